@@ -1,0 +1,1 @@
+"""Scripts that measure; no part of the product."""

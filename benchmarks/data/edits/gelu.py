@@ -1,0 +1,46 @@
+# ruff: noqa
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def bias_gelu_residual(x_ptr, bias_ptr, residual_ptr, out_ptr, n, width, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    x = tl.load(x_ptr + at, mask=inside, other=0.0)
+    bias = tl.load(bias_ptr + at % width, mask=inside, other=0.0)
+    residual = tl.load(residual_ptr + at, mask=inside, other=0.0)
+    x = x + bias
+    inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+    gelu = x * tl.sigmoid(2.0 * inner)
+    tl.store(out_ptr + at, residual + gelu, mask=inside)
+
+
+@triton.jit
+def bias_gelu(x_ptr, bias_ptr, out_ptr, n, width, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    x = tl.load(x_ptr + at, mask=inside, other=0.0)
+    bias = tl.load(bias_ptr + at % width, mask=inside, other=0.0)
+    x = x + bias
+    inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+    gelu = x * tl.sigmoid(2.0 * inner)
+    tl.store(out_ptr + at, gelu, mask=inside)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+
+    def forward(self, x, residual=None):
+        assert x.is_cuda
+        out = torch.empty_like(x)
+        grid = (triton.cdiv(x.numel(), 1024),)
+        if residual is None:
+            bias_gelu[grid](x, self.bias, out, x.numel(), x.shape[-1], BLOCK=1024)
+        else:
+            bias_gelu_residual[grid](x, self.bias, residual, out, x.numel(), x.shape[-1], BLOCK=1024)
+        return out

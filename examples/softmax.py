@@ -1,0 +1,21 @@
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    """Softmax over the columns of a matrix."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, dim=1)
+
+
+batch_size = 8192
+dim = 8192
+
+
+def get_inputs():
+    return [torch.randn(batch_size, dim)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,1 @@
+"""The loop that drives searches: steps, waiting for peers, leases, watching."""

@@ -1,0 +1,1 @@
+"""Laboratory: questions about policies that need no evaluator."""

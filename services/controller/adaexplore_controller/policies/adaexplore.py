@@ -1,0 +1,102 @@
+"""The policy of the AdaExplore paper (arXiv 2604.16625): tree search that weighs a new child against every existing one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from adaexplore_controller.domain import Selection
+from adaexplore_controller.randomness import sample, uniform
+from adaexplore_controller.tree import ROOT_STEP, Move, Tree, TreeNode
+
+
+@dataclass(frozen=True, slots=True)
+class AdaExploreSettings:
+    """Constants of the paper; `expansion` is 0.3 for level 2 of KernelBench and 0.15 for level 3."""
+
+    exploration: float = 0.3
+    expansion: float = 0.3
+    structural_probability: float = 0.2
+    most_local_children: int = 2
+    most_shown: int = 5
+
+
+class AdaExplore:
+    """Walks down from the root to the best child until a new child looks better than every existing one, or a leaf is reached."""
+
+    def __init__(self, settings: AdaExploreSettings, seed: int) -> None:
+        self._settings = settings
+        self._seed = seed
+
+    def select(self, tree: Tree, step: int) -> Selection:
+        """Return what a step expands: the parent by UCT, the move by the parent's children and a draw of this step."""
+        parent_step = self.parent(tree)
+        return self.expand(tree, step, parent_step, self._move(tree, step, parent_step))
+
+    def parent(self, tree: Tree) -> int:
+        """Return the step of the node to expand; it depends on the tree alone.
+
+        Of equal children the oldest wins, and a new child must beat the best existing one strictly.
+        """
+        step = ROOT_STEP
+        while children := tree.children(step):
+            best = max(children, key=lambda child: self._uct(tree, step, child.step))
+            if self._expand_value(tree, step, children) > self._uct(tree, step, best.step):
+                break
+            step = best.step
+        return step
+
+    def expand(self, tree: Tree, step: int, parent_step: int, move: Move) -> Selection:
+        """Return the expansion of a parent by a move with what the generator is shown; ValueError if the move is not allowed there."""
+        if not self.allows(tree, parent_step, move):
+            raise ValueError(f"step {parent_step} cannot be expanded by a {move} move")
+        if move is Move.LOCAL:
+            return Selection(parent_step, move, context=self._context(tree, parent_step))
+        return Selection(parent_step, move, pool=self._pool(tree, step, parent_step))
+
+    def allows(self, tree: Tree, parent_step: int, move: Move) -> bool:
+        """Tell whether a node allows a move: LOCAL needs a kernel to edit, so never the empty root."""
+        return move is Move.STRUCTURAL or bool(self._context(tree, parent_step))
+
+    def _uct(self, tree: Tree, parent_step: int, child_step: int) -> float:
+        spread = math.sqrt(math.log(tree.visits(parent_step)) / tree.visits(child_step))
+        return tree.mean_reward(child_step) + self._settings.exploration * spread
+
+    def _expand_value(self, tree: Tree, step: int, children: tuple[TreeNode, ...]) -> float:
+        spread = math.sqrt(math.log(tree.visits(step)) / len(children) ** 2)
+        return max(tree.mean_reward(child.step) for child in children) + self._settings.expansion * spread
+
+    def _move(self, tree: Tree, step: int, parent_step: int) -> Move:
+        if not self.allows(tree, parent_step, Move.LOCAL):
+            return Move.STRUCTURAL
+        local_children = sum(child.move is Move.LOCAL for child in tree.children(parent_step))
+        if local_children >= self._settings.most_local_children:
+            return Move.STRUCTURAL
+        drawn = uniform(self._seed, step, "move")
+        return Move.STRUCTURAL if drawn < self._settings.structural_probability else Move.LOCAL
+
+    def _context(self, tree: Tree, parent_step: int) -> tuple[int, ...]:
+        kernels: list[int] = []
+        for step in tree.path(parent_step):
+            if step == ROOT_STEP or len(kernels) == self._settings.most_shown:
+                break
+            node = tree.node(step)
+            if node.has_kernel:
+                kernels.append(step)
+            if node.move is Move.STRUCTURAL:
+                break
+        return tuple(reversed(kernels))
+
+    def _pool(self, tree: Tree, step: int, parent_step: int) -> tuple[int, ...]:
+        heads = [s for s in reversed(tree.path(parent_step)) if s != ROOT_STEP and tree.node(s).move is Move.STRUCTURAL]
+        best = [node.step for head in heads if (node := _best_of_segment(tree, head)) is not None]
+        return sample(best, self._settings.most_shown, seed=self._seed, step=step, purpose="pool")
+
+
+def _best_of_segment(tree: Tree, head: int) -> TreeNode | None:
+    """Return the fastest correct node among a structural node and all that is reached from it by local edges, None if none is."""
+    members = [tree.node(head)]
+    for node in members:
+        members.extend(child for child in tree.children(node.step) if child.move is Move.LOCAL)
+    correct = [node for node in members if node.passed and node.has_kernel]
+    return max(correct, key=lambda node: (node.speedup or 0.0, -node.step), default=None)

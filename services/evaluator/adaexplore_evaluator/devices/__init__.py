@@ -1,0 +1,1 @@
+"""What the evaluator knows about devices; plain Python, no torch and no triton."""

@@ -1,0 +1,1 @@
+"""Judging and timing on a real GPU."""

@@ -1,0 +1,342 @@
+"""Baselines of a task on this GPU: PyTorch eager and torch.compile, in a process of their own, timed by the referee's rounds."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+
+from adaexplore_evaluator.devices.cpu.baseline import BaselineKind
+from adaexplore_evaluator.devices.cpu.datasheet import UnknownTargetError, datasheet
+from adaexplore_evaluator.referee.cases import Case
+from adaexplore_evaluator.referee.clock import TIMING, PhaseClock
+from adaexplore_evaluator.referee.cuda.canary import Canary, Reading
+from adaexplore_evaluator.referee.cuda.ceilings import MeasuredCeilings
+from adaexplore_evaluator.referee.cuda.clock import RoundClock, Rounds
+from adaexplore_evaluator.referee.cuda.runner import CudaRunner
+from adaexplore_evaluator.referee.cuda.slots import drawn
+from adaexplore_evaluator.referee.cuda.timing import STEADY, MeasuredBaseline, baseline_of, spread
+from adaexplore_evaluator.referee.fleet import Fleet
+from adaexplore_evaluator.referee.reference import Made, ReferenceSession
+from adaexplore_evaluator.referee.runners import (
+    RunnerEndedError,
+    RunnerFailureError,
+    RunnerForgedError,
+    RunnerKilledError,
+    RunnerTimeoutError,
+)
+from adaexplore_evaluator.referee.tasks import PreparedTask, WorkerLostError
+from adaexplore_evaluator.referee.timing import bytes_of
+from adaexplore_evaluator.referee.values import MalformedReplyError, leaves, objects
+from adaexplore_evaluator.runner.wire import Value, WireError, tensors_of
+
+_PREPARE_S = 300.0
+_LOOKS = 3
+# What a task that torch's compiler cannot take may do to the process that tries.
+_FAILS_WITH = (RunnerFailureError, RunnerTimeoutError, RunnerEndedError)
+
+
+class Baselines:
+    """Baselines by task, measured when they are first asked for, and again when the GPU is not as fast as it was then.
+
+    Args:
+        fleet: Starts reference runners on the GPU.
+        now_s: A monotonic clock in seconds.
+        canary: Tells whether the GPU's speed has drifted.
+
+    Attributes:
+        value_bytes: Size that the tensors of one value may have together.
+        cache_bytes: Size of the GPU's largest cache.
+        ceilings: What the GPU reaches.
+
+    """
+
+    def __init__(self, fleet: Fleet, now_s: Callable[[], float], canary: Canary) -> None:
+        self._fleet = fleet
+        self._now_s = now_s
+        self._canary = canary
+        self._known: dict[str, _Known] = {}
+        self._even: dict[str, bool] = {}
+        self._changed = ""
+        self._kept: tuple[str, BaselineRunner] | None = None
+        self.value_bytes = fleet.value_bytes
+        self.ceilings = MeasuredCeilings()
+        self.cache_bytes = int(torch.cuda.get_device_properties(0).L2_cache_size)
+
+    def session(self, task: PreparedTask) -> ReferenceSession:
+        """The task's reference under a time budget of its own: no candidate pays for it.
+
+        Raises:
+            WorkerLostError: It is gone.
+
+        """
+        if task.session is None:
+            raise WorkerLostError("the reference runner of the task is gone")
+        return task.session.under(own_clock(self._now_s))
+
+    def full(self, task: PreparedTask, own: Case, seeded: bool) -> tuple[Made, Value]:
+        """Arguments and state at the full shape; those of the first case where numbers are judged at that shape.
+
+        Raises:
+            WorkerLostError: The reference fails where it did not before.
+
+        """
+        if task.judged is task.full:
+            return own.made, own.state
+        session, moved = self.session(task), bool(tensors_of(own.state)) and not seeded
+        with reference_at_work():
+            made = replace(session.make_inputs(secrets.randbits(31), shape="full"), changed=own.made.changed)
+            return made, session.make_state(task.seed, moved=moved, shape="full")
+
+    def refresh(self, task: PreparedTask) -> bool:
+        """Measure the task's baselines unless they are known and the GPU is as fast as it was then; whether that was needed.
+
+        To be called when a candidate has just been timed, and while none is alive, which could slow them down.
+
+        Raises:
+            WorkerLostError: The reference cannot be timed.
+
+        """
+        key = _key(task)
+        self._changed = ""
+        if key in self._known and not self.drift(task):
+            return False
+        reading = self._canary.read()
+        runner = self._runner(key, task)
+        found = runner.measured()
+        if any(spread(item.rounds.samples_us) > STEADY for item in found):
+            runner = self._runner(key, task)
+            found = runner.measured()
+        best_us = self._known[key].best_us if key in self._known else math.inf
+        self._known[key] = _Known(found, reading, best_us)
+        self._changed = self._drift_from(reading)
+        self._even[key] = runner.even
+        return True
+
+    def changed(self) -> str:
+        """How the GPU's speed has changed while `refresh` measured, in words; empty if it has not, or only for a moment."""
+        return self._changed
+
+    def known(self, task: PreparedTask) -> tuple[MeasuredBaseline, ...]:
+        """Eager and compiled, as `refresh` left them; compiled is left out where torch.compile fails on the task."""
+        return self._known[_key(task)].baselines
+
+    def even(self, task: PreparedTask, made: Made, state: Value) -> bool:
+        """Whether slots of its rounds must be scaled evenly, since the reference refuses others."""
+        key = _key(task)
+        if key not in self._even:
+            self._even[key] = self._refuses_uneven(self.session(task), made, state)
+        return self._even[key]
+
+    def _refuses_uneven(self, session: ReferenceSession, made: Made, state: Value) -> bool:
+        draw = secrets.SystemRandom()
+        for _look in range(_LOOKS):
+            try:
+                with torch.no_grad():
+                    session.run(replace(made, inputs=drawn(made.inputs, draw)), state, "class", shape="full")
+            except RunnerFailureError:
+                return True
+        return False
+
+    def leads(self, task: PreparedTask, median_us: float) -> bool:
+        """True if nothing that was `measured` was faster on this task so far, and no baseline is."""
+        known = self._known[_key(task)]
+        return median_us < min([known.best_us, *(item.median_us for item in known.baselines)])
+
+    def measured(self, task: PreparedTask, median_us: float) -> None:
+        """Remember a latency that counts."""
+        known = self._known[_key(task)]
+        known.best_us = min(known.best_us, median_us)
+
+    def drift(self, task: PreparedTask) -> str:
+        """How the GPU's speed has changed since the task's baselines were measured, in words; empty if it has not, or only for a moment."""
+        return self._drift_from(self._known[_key(task)].reading)
+
+    def _drift_from(self, reading: Reading) -> str:
+        found = ""
+        for _look in range(_LOOKS):
+            found = self._canary.read().drifted_from(reading)
+            if not found:
+                break
+        return found
+
+    def again(self, task: PreparedTask, kind: BaselineKind) -> MeasuredBaseline:
+        """One baseline once more; no candidate may be alive.
+
+        Raises:
+            WorkerLostError: The reference cannot be timed.
+
+        """
+        found = self._runner(_key(task), task).measure(kind)
+        if found is None:
+            raise WorkerLostError("a baseline that was measured cannot be measured again")
+        return found
+
+    def _runner(self, key: str, task: PreparedTask) -> BaselineRunner:
+        """The runner of the last task is kept: what it compiled is still there when a leader asks for it."""
+        if self._kept is None or self._kept[0] != key or not self._kept[1].alive:
+            if self._kept is not None:
+                self._kept[1].close()
+                self._kept = None
+            # Drawn when they are needed: at full shape they may be large.
+            arguments = partial(self.full, task, task.cases[0], seeded=False)
+            self._kept = (key, BaselineRunner(self._fleet, self._now_s, task, arguments, self.cache_bytes))
+            self._kept[1].even = self._even.get(key, False)
+        return self._kept[1]
+
+
+@dataclass
+class _Known:
+    baselines: tuple[MeasuredBaseline, ...]
+    reading: Reading
+    best_us: float
+
+
+class BaselineRunner:
+    """The reference of one task in a process of its own, timed by the referee's rounds.
+
+    Args:
+        fleet: Starts the process.
+        now_s: A monotonic clock in seconds.
+        task: The task.
+        arguments: Makes arguments and state at the full shape.
+        cache_bytes: Size of the GPU's largest cache.
+
+    Attributes:
+        even: Whether slots are scaled evenly, see `Slots`; found out with the first baseline.
+
+    Raises:
+        WorkerLostError: It does not start, or the task does not load.
+
+    """
+
+    def __init__(
+        self, fleet: Fleet, now_s: Callable[[], float], task: PreparedTask, arguments: Callable[[], tuple[Made, Value]], cache_bytes: int
+    ) -> None:
+        runner = fleet.reference()
+        if not isinstance(runner, CudaRunner):
+            raise WorkerLostError("the reference runner is on no GPU")
+        self._fleet, self._now_s, self._runner = fleet, now_s, runner
+        self._arguments, self._cache_bytes = arguments, cache_bytes
+        self._bound: BaselineKind | None = None
+        self.even = False
+        clock = own_clock(now_s)
+        self._session = ReferenceSession(runner, clock, fleet.value_bytes)
+        with self._closed_on_failure(), reference_at_work():
+            runner.wait_until_ready(clock)
+            self._session.load(task.source)
+            self._session.make_state(task.seed, moved=False)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process is there."""
+        return self._runner.alive
+
+    def measured(self) -> tuple[MeasuredBaseline, ...]:
+        """Both kinds, eager first: torch's compiler changes nothing about what ran before it. WorkerLostError if eager fails."""
+        return tuple(item for item in map(self.measure, BaselineKind) if item is not None)
+
+    def measure(self, kind: BaselineKind) -> MeasuredBaseline | None:
+        """One kind; None if torch's compiler fails on the task, or its process with it. WorkerLostError if eager fails."""
+        made, state = self._arguments()
+        with self._closed_on_failure(), reference_at_work():
+            try:
+                return self._measured(kind, made, state)
+            except _FAILS_WITH:
+                self._bound = None
+                if kind is not BaselineKind.COMPILED:
+                    raise
+            try:
+                self._drop_rounds()
+            except _FAILS_WITH:
+                self.close()
+        return None
+
+    def _measured(self, kind: BaselineKind, made: Made, state: Value) -> MeasuredBaseline:
+        clock = own_clock(self._now_s)
+        session = self._session.under(clock)
+        if self._bound is not kind:
+            session.bind(kind.value, made, state)
+        self._bound = kind
+        outputs = leaves(session.run(made, state, "class", shape="full"))
+        sizes = [item.numel() * item.element_size() for item in outputs]
+        del outputs
+
+        def rounds() -> Rounds:
+            arguments = (self._runner, clock, made.inputs, sum(sizes), self._cache_bytes, secrets.SystemRandom(), None)
+            return RoundClock(*arguments, output_tensors=len(sizes), even=self.even).run()
+
+        try:
+            return baseline_of(kind, rounds())
+        except RunnerFailureError:
+            if self.even or kind is not BaselineKind.EAGER:
+                raise
+            self.even = True
+        try:
+            self._drop_rounds()
+            return baseline_of(kind, rounds())
+        except RunnerFailureError:
+            self.even = False
+            raise
+
+    def _drop_rounds(self) -> None:
+        """What a round that failed has left takes memory from the rounds of candidates."""
+        self._runner.segments.forget()
+        self._runner.command("close_rounds", own_clock(self._now_s))
+        self._runner.forget_buffers()
+
+    def close(self) -> None:
+        """End the process."""
+        self._fleet.release(self._runner)
+
+    @contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+def own_clock(now_s: Callable[[], float]) -> PhaseClock:
+    """A time budget for what no candidate pays for."""
+    clock = PhaseClock({TIMING: _PREPARE_S}, now_s, lambda _phase, _message: None)
+    clock.begin(TIMING)
+    return clock
+
+
+def _key(task: PreparedTask) -> str:
+    # The track says nothing about the reference.
+    return hashlib.sha256("\0".join((task.source.source, task.source.format, task.source.precision)).encode()).hexdigest()
+
+
+@contextmanager
+def reference_at_work() -> Iterator[None]:
+    """Whatever the reference's runner fails with in the body is no candidate's doing: it becomes WorkerLostError."""
+    try:
+        yield
+    except (
+        RunnerFailureError,
+        RunnerTimeoutError,
+        RunnerEndedError,
+        RunnerForgedError,
+        RunnerKilledError,
+        MalformedReplyError,
+        WireError,
+    ) as error:
+        raise WorkerLostError(f"the reference fails where it did not before: {type(error).__name__}: {error}") from error
+
+
+def device_floor_us(task: PreparedTask, target: str) -> float:
+    """Least time in which the outputs can reach memory at the datasheet's rate, in microseconds; 0 for a GPU without a datasheet."""
+    total = sum(bytes_of(output) for output in objects(task.full, "outputs"))
+    try:
+        return 1e6 * total / datasheet(target).dram_bytes_per_second
+    except UnknownTargetError:
+        return 0.0

@@ -1,0 +1,155 @@
+"""Wires a referee for one GPU: its runners, its task book, its judge, and its turns beside other referees."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adaexplore_evaluator.referee import reports
+from adaexplore_evaluator.referee.clock import TASK, PhaseClock
+from adaexplore_evaluator.referee.cuda.baselines import Baselines
+from adaexplore_evaluator.referee.cuda.canary import Canary
+from adaexplore_evaluator.referee.cuda.judge import CudaRound
+from adaexplore_evaluator.referee.cuda.runner import CudaRunner
+from adaexplore_evaluator.referee.cuda.turns import GpuTurns
+from adaexplore_evaluator.referee.fleet import Fleet
+from adaexplore_evaluator.referee.jobs import Jobs, JobSettings, Progress
+from adaexplore_evaluator.referee.rounds import Judge, Options, Round
+from adaexplore_evaluator.referee.runners import Runner
+from adaexplore_evaluator.referee.tasks import PreparedTask, TaskBook, WorkerLostError
+from adaexplore_evaluator.runner.frames import JsonObject
+from adaexplore_evaluator.sandbox import GpuAccess, Role, Sandbox
+
+# Shares of the GPU's memory: tensors of one value of a runner, and all that is kept of prepared tasks.
+_VALUE_SHARE = 0.35
+_TASK_SHARE = 0.15
+_JUDGED_ELEMENTS = 2**27
+_SPARE_CANDIDATES = 2
+# A new task takes one for its truth, and one for its baselines.
+_SPARE_REFERENCES = 2
+
+
+class GpuLostError(Exception):
+    """The GPU does not compute any more; only a new process, if any, can use it."""
+
+
+class CudaJobs(Jobs):
+    """Does one job at a time on one GPU, beside other referees of it but alone while it times.
+
+    Args:
+        fleet: Starts the runners.
+        settings: Settings of the referee.
+        gpu: The GPU.
+        now_s: A monotonic clock in seconds.
+        sharers: Referees of this server on this GPU.
+        turns: Turns on the GPU.
+
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        settings: JobSettings,
+        gpu: GpuAccess,
+        now_s: Callable[[], float],
+        sharers: int = 1,
+        turns: GpuTurns | None = None,
+    ) -> None:
+        self._gpu = gpu
+        self._turns = turns or GpuTurns(gpu.uuid)
+        torch.zeros(1, device="cuda")  # makes this process's context, in which memory of runners is opened
+        torch.cuda.manual_seed(secrets.randbits(63))  # torch begins every process with one seed, which a candidate knows
+        self._baselines = Baselines(fleet, now_s, Canary(now_s))
+        self._surely_invalid: set[str] = set()
+        tasks = TaskBook(fleet, int(_TASK_SHARE * _memory_bytes() / sharers), _JUDGED_ELEMENTS, "cuda")
+        super().__init__(fleet, settings, now_s, tasks, Judge(fleet, now_s, self._round))
+
+    def do(self, number: int, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
+        """Do a job and return its result; raises as `Jobs.do` does, and GpuLostError if the GPU does not work any more."""
+        with self._turns.shared(cancelled):
+            try:
+                found = super().do(number, job, progress, cancelled)
+                if suffers_from_others(found):
+                    with self._turns.alone():
+                        found = super().do(number, job, progress, cancelled)
+                return found
+            finally:
+                torch.cuda.empty_cache()
+                _demand_health()
+
+    def platform(self, target: str = "") -> JsonObject:
+        """JSON of a Platform; the target is the GPU's own."""
+        major, minor = torch.cuda.get_device_capability(0)
+        return super().platform(target) | {
+            "device": "DEVICE_KIND_CUDA",
+            "device_name": torch.cuda.get_device_name(0),
+            "target": f"sm_{major}{minor}",
+            "gpu_uuid": self._gpu.uuid,
+            "driver_version": _driver_version(),
+            "triton_version": importlib.metadata.version("triton"),
+        }
+
+    def _round(self, task: PreparedTask, source: str, options: Options, clock: PhaseClock, runner: Runner) -> Round:
+        if not isinstance(runner, CudaRunner):
+            raise WorkerLostError("the candidate runner is on no GPU")
+        return CudaRound(task, source, options, clock, runner, self._baselines, self._turns)
+
+    def _describe(self, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
+        """The task with its baselines, which are measured now unless they are known."""
+        task = self._task(job, PhaseClock({TASK: self._settings.task_s}, self._now_s, progress), cancelled)
+        if task.audit.cause:
+            return reports.description(task, (), self.platform())
+        with self._turns.alone():
+            self._baselines.refresh(task)
+        return reports.description(task, self._baselines.known(task), self.platform())
+
+    def _task(self, job: dict[str, Any], clock: PhaseClock, cancelled: Callable[[], bool]) -> PreparedTask:
+        """The task; one that seems invalid is prepared once more alone, since another's candidate may have left it no memory."""
+        task = super()._task(job, clock, cancelled)
+        if not task.audit.cause or task.source.digest in self._surely_invalid:
+            return task
+        with self._turns.alone():
+            clock.excuse()
+            self._tasks.forget(task.source)
+            task = super()._task(job, clock, cancelled)
+        if task.audit.cause:
+            self._surely_invalid.add(task.source.digest)
+        return task
+
+
+def suffers_from_others(result: JsonObject) -> bool:
+    """True for a verdict that other candidates on the GPU could have caused: no memory was left, or calls that went well took too long."""
+    return result.get("cause") == "CAUSE_OUT_OF_MEMORY" or (result.get("cause") == "CAUSE_TIMEOUT" and bool(result.get("checks")))
+
+
+def cuda_fleet(sandbox: Sandbox, sharers: int = 1) -> Fleet:
+    """Runners on the GPU that the sandbox shows, for one of so many referees that share it."""
+    spares = {Role.CANDIDATE: _SPARE_CANDIDATES, Role.REFERENCE: _SPARE_REFERENCES} if sharers == 1 else {}
+    return Fleet(sandbox, int(_VALUE_SHARE * _memory_bytes() / sharers), CudaRunner, spares)
+
+
+def _memory_bytes() -> int:
+    return int(torch.cuda.mem_get_info()[1])
+
+
+def _demand_health() -> None:
+    """A known sum, computed on the GPU: what a candidate did to it must not reach the next one."""
+    try:
+        right = int(torch.arange(1 << 20, device="cuda").sum()) == (1 << 20) * ((1 << 20) - 1) // 2
+    except RuntimeError as error:
+        raise GpuLostError(f"the GPU does not answer: {error}") from error
+    if not right:
+        raise GpuLostError("the GPU computes a known sum wrongly")
+
+
+def _driver_version() -> str:
+    try:
+        first = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").splitlines()[0]
+    except (OSError, IndexError):
+        return ""
+    return next((word for word in first.split() if word.count(".") >= 1 and word.replace(".", "").isdigit()), "")

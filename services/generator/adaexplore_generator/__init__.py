@@ -1,0 +1,1 @@
+"""The generator service of AdaExplore."""

@@ -1,0 +1,1 @@
+"""The memory service of AdaExplore."""

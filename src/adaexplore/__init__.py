@@ -1,0 +1,1 @@
+"""AdaExplore: turn a PyTorch program into a fast, proven-correct GPU kernel."""

@@ -1,0 +1,5 @@
+"""Runs the command line: `python -m adaexplore`."""
+
+from adaexplore.cli.main import main
+
+main()

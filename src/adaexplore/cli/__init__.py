@@ -1,0 +1,1 @@
+"""The adaexplore command line."""

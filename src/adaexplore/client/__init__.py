@@ -1,0 +1,1 @@
+"""Typed asynchronous and synchronous clients, one module an API."""

@@ -1,0 +1,1 @@
+"""Versions of the adaexplore.generator API."""

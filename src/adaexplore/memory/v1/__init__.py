@@ -1,0 +1,1 @@
+"""Generated messages of adaexplore.memory.v1."""

@@ -1,0 +1,1 @@
+"""What every service shares: config, deadlines, errors, interceptors, logging, server."""

@@ -1,0 +1,1 @@
+"""Generated messages of adaexplore.types.v1."""

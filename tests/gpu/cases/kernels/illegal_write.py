@@ -1,0 +1,28 @@
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def scale_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n, other=0.0) * 2.0 + 1.0, mask=at < n)
+
+
+def scaled(x, y):
+    scale_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
+@triton.jit
+def wild_kernel(y, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at + (1 << 40), at.to(tl.float32))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        wild_kernel[(16,)](y, BLOCK=1024)
+        return y

@@ -1,0 +1,275 @@
+"""When baselines are measured: once, again after a drift of the GPU, and again for a leader."""
+
+import types
+
+import pytest
+import torch
+from adaexplore_evaluator.devices.cpu.baseline import BaselineKind
+from adaexplore_evaluator.referee.cuda import baselines as module
+from adaexplore_evaluator.referee.cuda.baselines import Baselines
+from adaexplore_evaluator.referee.cuda.canary import Reading
+from adaexplore_evaluator.referee.cuda.clock import Rounds
+from adaexplore_evaluator.referee.cuda.timing import baseline_of, disagreement, faster_of
+from adaexplore_evaluator.referee.reference import Made
+from adaexplore_evaluator.referee.runners import RunnerEndedError, RunnerErrorReport, RunnerFailureError, RunnerTimeoutError
+from adaexplore_evaluator.referee.tasks import WorkerLostError
+
+
+def measured(kind, *samples_us):
+    return baseline_of(kind, Rounds(samples_us, (), 8, True))
+
+
+class Runner:
+    """In place of a reference process: answers what it is given, in turn."""
+
+    def __init__(self, *_):
+        self.alive, self.kinds, self.even = True, [], False
+        Runner.made.append(self)
+
+    def measured(self):
+        return tuple(self.measure(kind) for kind in BaselineKind)
+
+    def measure(self, kind):
+        self.kinds.append(kind)
+        return measured(kind, *Runner.samples_us.pop(0)) if Runner.samples_us else measured(kind, 10.0, 10.0, 10.0)
+
+    def close(self):
+        self.alive = False
+
+
+class Canary:
+    reading = Reading(100.0, 50.0)
+
+    def read(self):
+        return self.reading
+
+
+def task(source="task"):
+    found = types.SimpleNamespace(source=source, format="module", precision="fp32")
+    return types.SimpleNamespace(source=found, cases=[None])
+
+
+@pytest.fixture
+def canary():
+    return Canary()
+
+
+@pytest.fixture
+def book(monkeypatch, canary):
+    monkeypatch.setattr(module, "BaselineRunner", Runner)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: types.SimpleNamespace(L2_cache_size=1))
+    Runner.made, Runner.samples_us = [], []
+    return Baselines(types.SimpleNamespace(value_bytes=1), lambda: 0.0, canary)
+
+
+def test_a_task_is_measured_once(book):
+    assert [book.refresh(task()) for _ in range(3)] == [True, False, False]
+    assert [runner.kinds for runner in Runner.made] == [[BaselineKind.EAGER, BaselineKind.COMPILED]]
+    assert [item.kind for item in book.known(task())] == [BaselineKind.EAGER, BaselineKind.COMPILED]
+
+
+def test_a_gpu_that_has_become_slower_is_measured_anew(book, canary):
+    book.refresh(task())
+    canary.reading = Reading(100.0, 53.0)
+    assert "multiplying takes +6% of what it took" in book.drift(task())
+    book.refresh(task())
+    assert book.drift(task()) == ""
+    assert len(Runner.made[0].kinds) == 4
+
+
+def test_a_gpu_that_changes_while_baselines_are_measured_is_told(book, canary, monkeypatch):
+    book.refresh(task())
+    assert book.changed() == ""
+
+    def slower(runner, kind):
+        canary.reading = Reading(90.0, 50.0)
+        return measured(kind, 10.0, 10.0, 10.0)
+
+    monkeypatch.setattr(Runner, "measure", slower)
+    book.refresh(task("another"))
+    assert "copying memory takes -10%" in book.changed()
+    book.refresh(task("another"))
+    assert book.changed() == "", "known ones, and a GPU that is not as it was then, are measured anew"
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_reference_that_refuses_elements_scaled_one_by_one_is_known_before_its_baselines(book, refuses):
+    asked = []
+
+    class Refusing:
+        def under(self, _clock):
+            return self
+
+        def run(self, made, *_, **__):
+            asked.append(made.inputs[0])
+            if refuses and not torch.equal(made.inputs[0], made.inputs[0][:1].expand(4)):
+                raise refused()
+
+    prepared = task()
+    prepared.session = Refusing()
+    made = Made([torch.ones(4)], [])
+    assert book.even(prepared, made, {}) is refuses
+    number = len(asked)
+    assert book.even(prepared, made, {}) is refuses
+    assert len(asked) == number
+    book.refresh(prepared)
+    assert Runner.made[0].even is refuses
+
+
+def test_a_little_more_or_less_is_no_drift():
+    assert Reading(100.0, 50.0).drifted_from(Reading(103.0, 49.0)) == ""
+    assert "copying memory takes -20%" in Reading(80.0, 50.0).drifted_from(Reading(100.0, 50.0))
+
+
+def test_baselines_that_scatter_are_measured_once_more(book):
+    Runner.samples_us = [(10.0, 20.0, 30.0), (10.0, 10.0, 10.0)]
+    book.refresh(task())
+    assert len(Runner.made[0].kinds) == 4
+    assert book.known(task())[0].median_us == 10.0
+
+
+def test_only_what_beats_all_before_it_leads(book):
+    book.refresh(task())
+    found = []
+    for us in (11.0, 9.0, 9.5, 8.0):
+        found.append(book.leads(task(), us))
+        book.measured(task(), us)
+    assert found == [False, True, False, True]
+
+
+def test_a_leader_finds_the_process_that_measured_its_baseline(book):
+    book.refresh(task())
+    book.again(task(), BaselineKind.COMPILED)
+    assert [runner.kinds for runner in Runner.made] == [[BaselineKind.EAGER, BaselineKind.COMPILED, BaselineKind.COMPILED]]
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_another_task_or_a_lost_process_gets_a_new_one(book, lost):
+    book.refresh(task())
+    Runner.made[0].alive = not lost
+    book.again(task() if lost else task("another"), BaselineKind.EAGER)
+    assert len(Runner.made) == 2
+
+
+def test_a_baseline_that_cannot_be_measured_again_is_no_verdict(book, monkeypatch):
+    book.refresh(task())
+    monkeypatch.setattr(Runner, "measure", lambda *_: None)
+    with pytest.raises(WorkerLostError):
+        book.again(task(), BaselineKind.COMPILED)
+
+
+def test_the_faster_of_two_measurements_counts_and_what_lies_apart_is_told():
+    before, after = measured(BaselineKind.EAGER, 100.0, 100.0), measured(BaselineKind.EAGER, 97.0, 97.0)
+    assert faster_of(before, after) is after
+    assert disagreement(before, after) == ""
+    apart = disagreement(before, measured(BaselineKind.EAGER, 120.0))
+    assert "The eager baseline took 100.0 µs before the candidate and 120.0 µs after it." in apart
+
+
+class Process(module.CudaRunner):
+    """In place of a started runner; notes what it is asked."""
+
+    def __init__(self):
+        self.asked, self.closed = [], False
+        self.segments = types.SimpleNamespace(forget=lambda: None)
+
+    @property
+    def alive(self):
+        return not self.closed
+
+    def command(self, name, _clock, /, **_):
+        self.asked.append(name)
+        return {}
+
+    def wait_until_ready(self, _clock):
+        pass
+
+    def forget_buffers(self):
+        self.asked.append("forget")
+
+    def close(self):
+        self.closed = True
+
+
+class Session:
+    def __init__(self, *_):
+        self.bound = []
+
+    def under(self, _clock):
+        return self
+
+    def load(self, _source):
+        pass
+
+    def make_state(self, *_, **__):
+        return {}
+
+    def bind(self, kind, *_):
+        self.bound.append(kind)
+
+    def run(self, *_, **__):
+        return [torch.zeros(2), torch.zeros(3)]
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    """A runner of baselines whose rounds end as `ends` say, in turn; `evens` tells how slots were scaled."""
+    ends, evens = [], []
+
+    class Clock:
+        def __init__(self, *_, output_tensors, even):
+            assert output_tensors == 2
+            evens.append(even)
+
+        def run(self):
+            end = ends.pop(0)
+            if isinstance(end, Exception):
+                raise end
+            return end
+
+    monkeypatch.setattr(module, "RoundClock", Clock)
+    monkeypatch.setattr(module, "ReferenceSession", Session)
+    process = Process()
+    fleet = types.SimpleNamespace(reference=lambda: process, value_bytes=1, release=lambda started: started.close())
+    prepared = types.SimpleNamespace(source="task", seed=1)
+    made = types.SimpleNamespace(inputs=[])
+    found = module.BaselineRunner(fleet, lambda: 0.0, prepared, lambda: (made, {}), 1)
+    return types.SimpleNamespace(of=found, process=process, ends=ends, evens=evens)
+
+
+ROUNDS = Rounds((1.0,), (), 8, True)
+
+
+def refused():
+    return RunnerFailureError(RunnerErrorReport("runtime"))
+
+
+def test_a_task_that_the_compiler_refuses_keeps_its_eager_baseline_and_no_memory(runner):
+    runner.ends += [ROUNDS, refused()]
+    assert [item.kind for item in runner.of.measured()] == [BaselineKind.EAGER]
+    assert runner.process.asked[-2:] == ["close_rounds", "forget"]
+    assert runner.of.alive
+
+
+def test_a_task_whose_compiling_takes_too_long_keeps_its_eager_baseline(runner, monkeypatch):
+    def lost(*_, **__):
+        raise RunnerEndedError(None, "")
+
+    runner.ends += [ROUNDS, RunnerTimeoutError()]
+    monkeypatch.setattr(Process, "command", lost)
+    assert [item.kind for item in runner.of.measured()] == [BaselineKind.EAGER]
+    assert not runner.of.alive
+
+
+def test_a_reference_that_refuses_inputs_scaled_one_by_one_gets_evenly_scaled_ones(runner):
+    runner.ends += [refused(), ROUNDS, ROUNDS]
+    assert len(runner.of.measured()) == 2
+    assert runner.evens == [False, True, True]
+    assert runner.of.even
+
+
+def test_a_reference_that_refuses_any_inputs_is_lost(runner):
+    runner.ends += [refused(), refused()]
+    with pytest.raises(WorkerLostError):
+        runner.of.measured()
+    assert runner.process.closed
