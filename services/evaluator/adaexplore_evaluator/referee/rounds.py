@@ -19,6 +19,7 @@ from adaexplore_evaluator.referee.outline import arranged
 from adaexplore_evaluator.referee.runners import Runner, RunnerEndedError, RunnerFailureError, RunnerForgedError, RunnerTimeoutError
 from adaexplore_evaluator.referee.structure import (
     coverage_of,
+    defines_kernels,
     forbidden,
     kernels_of,
     leaves_gaps,
@@ -349,17 +350,23 @@ class Round:
 
     def _hold_to_track(self, launches: list[Launch], cases: tuple[Case, ...]) -> None:
         track = self._task.source.track
-        if track == "triton_only":
-            if not triton_names(launches):
-                raise stop(REJECTED, "NO_KERNEL", self._clock.phase, "the track triton_only demands a Triton kernel and none is launched")
-            self._construct(cases[0])
-            if self._checker.unused_kernels(cases[0]):
-                message = f"the result does not use what the Triton kernels write ({_listed(triton_names(launches))}); return their output"
-                raise stop(REJECTED, "NO_KERNEL", self._clock.phase, message)
         names = forbidden(launches, track)
+        if track == "triton_only":
+            self._demand_kernels(launches, cases[0], names)
         if names:
             message = f"the track {track} forbids {_listed(names)}; compute it in a Triton kernel"
             raise stop(FAILED, "TRACK", self._clock.phase, message)
+
+    def _demand_kernels(self, launches: list[Launch], case: Case, operators: list[str]) -> None:
+        """StopError where the answer comes from none of the Triton kernels that the candidate has; one that has none breaks the track."""
+        if not triton_names(launches):
+            if operators and not defines_kernels(self._source):
+                return
+            raise stop(REJECTED, "NO_KERNEL", self._clock.phase, "the track triton_only demands a Triton kernel and none is launched")
+        self._construct(case)
+        if self._checker.unused_kernels(case):
+            message = f"the result does not use what the Triton kernels write ({_listed(triton_names(launches))}); return their output"
+            raise stop(REJECTED, "NO_KERNEL", self._clock.phase, message)
 
     def _command(self, name: str, **arguments: object) -> JsonObject:
         reply = self._runner.command(name, self._clock, **arguments)

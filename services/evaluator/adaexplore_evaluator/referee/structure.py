@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -139,3 +140,10 @@ def forbidden(launches: Sequence[Launch], track: str) -> list[str]:
         unseen = [launch.name for launch in operators if kind_of(launch.name) in _LIBRARY_KINDS or launch.name == THREADS]
         return list(dict.fromkeys(unseen))
     return []
+
+
+def defines_kernels(source: str) -> bool:
+    """Whether a file, which parses, decorates a function with Triton's `jit`."""
+    decorators = [item for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef) for item in node.decorator_list]
+    called = [item.func if isinstance(item, ast.Call) else item for item in decorators]
+    return any((item.attr if isinstance(item, ast.Attribute) else getattr(item, "id", "")) == "jit" for item in called)

@@ -40,6 +40,10 @@ class WorkerLostError(Exception):
     """A runner of ours died twice at the same work; not the candidate's doing."""
 
 
+class MemoryLostError(WorkerLostError):
+    """The GPU had no memory for what is ours; alone on it there may be enough."""
+
+
 class JobCancelledError(Exception):
     """The caller no longer wants the answer."""
 
@@ -155,6 +159,11 @@ class TaskBook:
         """Drop what is known of a task, at every shape."""
         for key in [key for key in self._tasks if key[0] == source.digest]:
             self._drop(self._tasks.pop(key))
+
+    def forget_all(self) -> None:
+        """Drop every task."""
+        while self._tasks:
+            self._drop(self._tasks.popitem()[1])
 
     def _keep(self, key: tuple[str, int], task: PreparedTask) -> PreparedTask:
         self._drop(self._tasks.pop(key, None))

@@ -12,7 +12,7 @@ from adaexplore_evaluator.referee.cuda.clock import Rounds
 from adaexplore_evaluator.referee.cuda.timing import baseline_of, disagreement, faster_of
 from adaexplore_evaluator.referee.reference import Made
 from adaexplore_evaluator.referee.runners import RunnerEndedError, RunnerErrorReport, RunnerFailureError, RunnerTimeoutError
-from adaexplore_evaluator.referee.tasks import WorkerLostError
+from adaexplore_evaluator.referee.tasks import MemoryLostError, WorkerLostError
 
 
 def measured(kind, *samples_us):
@@ -23,8 +23,11 @@ class Runner:
     """In place of a reference process: answers what it is given, in turn."""
 
     def __init__(self, *_):
-        self.alive, self.kinds, self.even = True, [], False
+        self.alive, self.kinds, self.even, self.compiled = True, [], False, 0
         Runner.made.append(self)
+
+    def compile(self):
+        self.compiled += 1
 
     def measured(self):
         return tuple(self.measure(kind) for kind in BaselineKind)
@@ -71,7 +74,7 @@ def test_a_task_is_measured_once(book):
 def test_a_gpu_that_has_become_slower_is_measured_anew(book, canary):
     book.refresh(task())
     canary.reading = Reading(100.0, 53.0)
-    assert "multiplying takes +6% of what it took" in book.drift(task())
+    assert "a clock cycle takes +6% of what it took" in book.drift(task())
     book.refresh(task())
     assert book.drift(task()) == ""
     assert len(Runner.made[0].kinds) == 4
@@ -82,14 +85,43 @@ def test_a_gpu_that_changes_while_baselines_are_measured_is_told(book, canary, m
     assert book.changed() == ""
 
     def slower(runner, kind):
-        canary.reading = Reading(90.0, 50.0)
+        canary.reading = Reading(0.95 * canary.reading.copy_us, 50.0)
         return measured(kind, 10.0, 10.0, 10.0)
 
     monkeypatch.setattr(Runner, "measure", slower)
     book.refresh(task("another"))
     assert "copying memory takes -10%" in book.changed()
+    monkeypatch.setattr(Runner, "measure", lambda _, kind: measured(kind, 10.0, 10.0, 10.0))
     book.refresh(task("another"))
     assert book.changed() == "", "known ones, and a GPU that is not as it was then, are measured anew"
+
+
+def test_a_gpu_that_changes_once_while_baselines_are_measured_is_measured_again(book, canary, monkeypatch):
+    def slower(runner, kind):
+        canary.reading = Reading(90.0, 50.0)
+        return measured(kind, 10.0, 10.0, 10.0)
+
+    monkeypatch.setattr(Runner, "measure", slower)
+    book.refresh(task())
+    assert book.changed() == ""
+    assert book.drift(task()) == ""
+
+
+def test_baselines_of_a_gpu_as_fast_as_when_the_candidate_was_timed_serve_it(book, canary):
+    book.refresh(task())
+    canary.reading = Reading(90.0, 50.0)
+    assert not book.refresh(task(), Reading(101.0, 50.0)), "what counts is how fast the GPU was when the candidate was timed"
+    assert book.refresh(task(), Reading(90.0, 50.0))
+    assert book.changed() == ""
+    assert book.refresh(task(), Reading(100.0, 50.0))
+    assert "copying memory takes -10%" in book.changed()
+
+
+def test_baselines_are_compiled_ahead_unless_they_are_known(book):
+    book.prepare(task())
+    book.refresh(task())
+    book.prepare(task())
+    assert [(runner.compiled, len(runner.kinds)) for runner in Runner.made] == [(1, 2)]
 
 
 @pytest.mark.parametrize("refuses", [True, False])
@@ -221,7 +253,7 @@ def runner(monkeypatch):
             assert output_tensors == 2
             evens.append(even)
 
-        def run(self):
+        def believed(self):
             end = ends.pop(0)
             if isinstance(end, Exception):
                 raise end
@@ -266,6 +298,25 @@ def test_a_reference_that_refuses_inputs_scaled_one_by_one_gets_evenly_scaled_on
     assert len(runner.of.measured()) == 2
     assert runner.evens == [False, True, True]
     assert runner.of.even
+
+
+@pytest.mark.parametrize("end", [refused(), RunnerTimeoutError(), RunnerEndedError(None, "")])
+def test_a_task_that_cannot_be_compiled_ahead_is_told_when_it_is_measured(runner, monkeypatch, end):
+    def fails(_process, name, _clock, /, **_):
+        if name == "open_rounds":
+            raise end
+        return {}
+
+    monkeypatch.setattr(Process, "command", fails)
+    monkeypatch.setattr(module, "Slots", lambda *_: types.SimpleNamespace(allocate=lambda _: {}, release=lambda: None))
+    runner.of.compile()
+    assert runner.of.alive is isinstance(end, RunnerFailureError)
+
+
+def test_a_reference_without_memory_may_have_it_alone(runner):
+    runner.ends += [RunnerFailureError(RunnerErrorReport("out_of_memory"))] * 2
+    with pytest.raises(MemoryLostError):
+        runner.of.measured()
 
 
 def test_a_reference_that_refuses_any_inputs_is_lost(runner):

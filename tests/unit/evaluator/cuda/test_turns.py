@@ -36,8 +36,8 @@ class Other:
         self.leave = threading.Event()
         self.thread = None
 
-    def starts(self, alone):
-        self.thread = threading.Thread(target=self._use, args=(alone,), daemon=True)
+    def starts(self, alone=False, whole=False):
+        self.thread = threading.Thread(target=self._use, args=(alone, whole), daemon=True)
         self.thread.start()
         return self
 
@@ -55,12 +55,14 @@ class Other:
         self.thread.join(SOON_S)
         assert not self.thread.is_alive()
 
-    def _use(self, alone):
+    def _use(self, alone, whole):
         try:
             with ExitStack() as stack:
                 stack.enter_context(self.turns.shared(self.cancelled.is_set))
                 if alone:
                     stack.enter_context(self.turns.alone())
+                if whole:
+                    stack.enter_context(self.turns.whole())
                 self.has.put("turn")
                 self.leave.wait(SOON_S)
         except JobCancelledError:
@@ -129,6 +131,44 @@ def test_alone_within_alone_is_the_same_turn_and_afterwards_others_share_again(t
         beside = sharing(tmp_path)
         assert beside.gets_its_turn() == "turn"
         beside.leaves()
+
+
+def test_who_has_the_whole_room_waits_for_those_who_wait_for_a_turn_too(tmp_path):
+    timing = alone(tmp_path)
+    timing.gets_its_turn()
+    waiting = alone(tmp_path)  # has its tensors on the GPU already
+    assert waiting.waits()
+    large = Other(tmp_path).starts(whole=True)
+    assert large.waits()
+    late = sharing(tmp_path)
+    assert late.waits()
+    timing.leaves()
+    assert waiting.gets_its_turn() == "turn"
+    assert large.waits()
+    waiting.leaves()
+    assert late.gets_its_turn() == "turn"
+    assert large.waits()
+    last = sharing(tmp_path)
+    assert last.waits()
+    late.leaves()
+    assert large.gets_its_turn() == "turn"
+    assert last.waits()
+    large.leaves()
+    assert last.gets_its_turn() == "turn"
+    last.leaves()
+
+
+def test_two_that_want_the_whole_room_get_it_one_after_the_other_and_share_again(tmp_path):
+    turns = GpuTurns("GPU-1", tmp_path)
+    with turns.shared(lambda: False):
+        with turns.whole(), turns.whole(), turns.alone():
+            other = Other(tmp_path).starts(whole=True)
+            assert other.waits()
+        assert other.waits(), "the share that is left is one of a job that may hold memory"
+        with turns.alone():
+            pass
+    assert other.gets_its_turn() == "turn"
+    other.leaves()
 
 
 def test_a_process_that_is_killed_loses_its_turn(tmp_path):

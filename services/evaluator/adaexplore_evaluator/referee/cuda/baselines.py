@@ -6,7 +6,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,7 +20,7 @@ from adaexplore_evaluator.referee.cuda.canary import Canary, Reading
 from adaexplore_evaluator.referee.cuda.ceilings import MeasuredCeilings
 from adaexplore_evaluator.referee.cuda.clock import RoundClock, Rounds
 from adaexplore_evaluator.referee.cuda.runner import CudaRunner
-from adaexplore_evaluator.referee.cuda.slots import drawn
+from adaexplore_evaluator.referee.cuda.slots import Slots, drawn
 from adaexplore_evaluator.referee.cuda.timing import STEADY, MeasuredBaseline, baseline_of, spread
 from adaexplore_evaluator.referee.fleet import Fleet
 from adaexplore_evaluator.referee.reference import Made, ReferenceSession
@@ -31,13 +31,14 @@ from adaexplore_evaluator.referee.runners import (
     RunnerKilledError,
     RunnerTimeoutError,
 )
-from adaexplore_evaluator.referee.tasks import PreparedTask, WorkerLostError
+from adaexplore_evaluator.referee.tasks import MemoryLostError, PreparedTask, WorkerLostError
 from adaexplore_evaluator.referee.timing import bytes_of
 from adaexplore_evaluator.referee.values import MalformedReplyError, leaves, objects
 from adaexplore_evaluator.runner.wire import Value, WireError, tensors_of
 
 _PREPARE_S = 300.0
 _LOOKS = 3
+_LEAST_SLOTS = 2
 # What a task that torch's compiler cannot take may do to the process that tries.
 _FAILS_WITH = (RunnerFailureError, RunnerTimeoutError, RunnerEndedError)
 
@@ -94,10 +95,29 @@ class Baselines:
             made = replace(session.make_inputs(secrets.randbits(31), shape="full"), changed=own.made.changed)
             return made, session.make_state(task.seed, moved=moved, shape="full")
 
-    def refresh(self, task: PreparedTask) -> bool:
-        """Measure the task's baselines unless they are known and the GPU is as fast as it was then; whether that was needed.
+    def prepare(self, task: PreparedTask) -> None:
+        """Start what measures the task's baselines and compile them, unless they are known; others may use the GPU meanwhile.
+
+        Raises:
+            WorkerLostError: The reference cannot be loaded.
+
+        """
+        key = _key(task)
+        if key not in self._known:
+            self._runner(key, task).compile()
+
+    def reading(self) -> Reading:
+        """How fast the GPU is now; nobody else may use it."""
+        return self._canary.read()
+
+    def refresh(self, task: PreparedTask, timed: Reading | None = None) -> bool:
+        """Measure the task's baselines unless they are known and the GPU was as fast then; whether that was needed.
 
         To be called when a candidate has just been timed, and while none is alive, which could slow them down.
+
+        Args:
+            task: The task.
+            timed: How fast the GPU was when the candidate was timed; as fast as now by default.
 
         Raises:
             WorkerLostError: The reference cannot be timed.
@@ -105,18 +125,20 @@ class Baselines:
         """
         key = _key(task)
         self._changed = ""
-        if key in self._known and not self.drift(task):
+        if key in self._known and not self._drift_from(self._known[key].reading, timed):
             return False
-        reading = self._canary.read()
-        runner = self._runner(key, task)
-        found = runner.measured()
-        if any(spread(item.rounds.samples_us) > STEADY for item in found):
+        for _look in range(_LOOKS):
+            before = self._canary.read()
             runner = self._runner(key, task)
             found = runner.measured()
-        best_us = self._known[key].best_us if key in self._known else math.inf
-        self._known[key] = _Known(found, reading, best_us)
-        self._changed = self._drift_from(reading)
-        self._even[key] = runner.even
+            if any(spread(item.rounds.samples_us) > STEADY for item in found):
+                runner = self._runner(key, task)
+                found = runner.measured()
+            best_us = self._known[key].best_us if key in self._known else math.inf
+            self._known[key], self._even[key] = _Known(found, before, best_us), runner.even
+            self._changed = self._drift_from(before) or (before.drifted_from(timed) if timed else "")
+            if not self._changed:
+                break
         return True
 
     def changed(self) -> str:
@@ -158,9 +180,9 @@ class Baselines:
         """How the GPU's speed has changed since the task's baselines were measured, in words; empty if it has not, or only for a moment."""
         return self._drift_from(self._known[_key(task)].reading)
 
-    def _drift_from(self, reading: Reading) -> str:
-        found = ""
-        for _look in range(_LOOKS):
+    def _drift_from(self, reading: Reading, timed: Reading | None = None) -> str:
+        found = timed.drifted_from(reading) if timed else ""
+        for _look in range(0 if timed else _LOOKS):
             found = self._canary.read().drifted_from(reading)
             if not found:
                 break
@@ -178,12 +200,16 @@ class Baselines:
             raise WorkerLostError("a baseline that was measured cannot be measured again")
         return found
 
+    def release(self) -> None:
+        """End the process that is kept for the last task."""
+        if self._kept is not None:
+            self._kept[1].close()
+            self._kept = None
+
     def _runner(self, key: str, task: PreparedTask) -> BaselineRunner:
         """The runner of the last task is kept: what it compiled is still there when a leader asks for it."""
         if self._kept is None or self._kept[0] != key or not self._kept[1].alive:
-            if self._kept is not None:
-                self._kept[1].close()
-                self._kept = None
+            self.release()
             # Drawn when they are needed: at full shape they may be large.
             arguments = partial(self.full, task, task.cases[0], seeded=False)
             self._kept = (key, BaselineRunner(self._fleet, self._now_s, task, arguments, self.cache_bytes))
@@ -238,8 +264,26 @@ class BaselineRunner:
         """Whether its process is there."""
         return self._runner.alive
 
+    def compile(self) -> None:
+        """Compile the reference ahead and call it, which takes many seconds in which others may use the GPU.
+
+        What torch compiled for one instance serves the next one of the same process. Where it fails, `measure` tells.
+        """
+        with suppress(WorkerLostError), self._closed_on_failure(), reference_at_work():
+            made, state = self._arguments()
+            clock = own_clock(self._now_s)
+            self._session.under(clock).bind(BaselineKind.COMPILED.value, made, state)
+            slots = Slots(self._runner, made.inputs, secrets.SystemRandom())
+            try:
+                self._runner.command("open_rounds", clock, slots=slots.allocate(_LEAST_SLOTS))
+            except RunnerFailureError:  # it refuses to be compiled, or elements scaled one by one: eager is told apart when it is measured
+                pass
+            finally:
+                slots.release()
+            self._drop_rounds()
+
     def measured(self) -> tuple[MeasuredBaseline, ...]:
-        """Both kinds, eager first: torch's compiler changes nothing about what ran before it. WorkerLostError if eager fails."""
+        """Both kinds, eager first. WorkerLostError if eager fails."""
         return tuple(item for item in map(self.measure, BaselineKind) if item is not None)
 
     def measure(self, kind: BaselineKind) -> MeasuredBaseline | None:
@@ -270,7 +314,7 @@ class BaselineRunner:
 
         def rounds() -> Rounds:
             arguments = (self._runner, clock, made.inputs, sum(sizes), self._cache_bytes, secrets.SystemRandom(), None)
-            return RoundClock(*arguments, output_tensors=len(sizes), even=self.even).run()
+            return RoundClock(*arguments, output_tensors=len(sizes), even=self.even).believed()
 
         try:
             return baseline_of(kind, rounds())
@@ -330,7 +374,9 @@ def reference_at_work() -> Iterator[None]:
         MalformedReplyError,
         WireError,
     ) as error:
-        raise WorkerLostError(f"the reference fails where it did not before: {type(error).__name__}: {error}") from error
+        short_of_memory = isinstance(error, RunnerFailureError) and error.error.kind == "out_of_memory"
+        lost = MemoryLostError if short_of_memory else WorkerLostError
+        raise lost(f"the reference fails where it did not before: {type(error).__name__}: {error}") from error
 
 
 def device_floor_us(task: PreparedTask, target: str) -> float:

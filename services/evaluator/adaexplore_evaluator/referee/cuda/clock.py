@@ -20,7 +20,7 @@ from adaexplore_evaluator.referee.cuda.caches import CacheTimes, Replays, cache_
 from adaexplore_evaluator.referee.cuda.outputs import Regions, listed
 from adaexplore_evaluator.referee.cuda.profile import Kernel, parsed_profile
 from adaexplore_evaluator.referee.cuda.runner import CudaRunner
-from adaexplore_evaluator.referee.cuda.slots import Slots, slot_count
+from adaexplore_evaluator.referee.cuda.slots import Given, Slots, slot_count
 from adaexplore_evaluator.referee.runners import RunnerFailureError
 from adaexplore_evaluator.referee.values import MalformedReplyError
 from adaexplore_evaluator.referee.values import count as count_in
@@ -39,7 +39,13 @@ _REPEATS = 11
 _PLAIN_REPEATS = 4
 _MOST_PLAIN = 512
 _DISCARDED = 1
-_CHECKED_ROUNDS = 2
+# Answers of all repeats are kept to be compared, unless they are larger together; then of so many early and late ones.
+_KEPT_BYTES = 1 << 32
+_CHECKED_EARLY = 1
+_CHECKED_LATE = 3
+# So many are compared, drawn when all are in, and more while the time lasts.
+_LEAST_COMPARED = 12
+_COMPARING_S = 2.0
 _LARGE_BYTES = 1 << 31
 
 # Given a slot's arguments, what the subject answered there, and what it wrote to arguments that it may change: raises if that is wrong.
@@ -104,6 +110,15 @@ class _Halves:
         self._regions.clear()
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """An answer of a timed round, what it was given, and what it wrote to arguments that it may change."""
+
+    given: Given
+    output: Value
+    written: list[torch.Tensor]
+
+
 class RoundClock:
     """Times a subject that a runner has bound.
 
@@ -146,19 +161,22 @@ class RoundClock:
         self._changed = tuple(changed)
         self._in_detail = in_detail
         self._output_tensors = output_tensors
+        self._halves = _Halves()
+        self._kept: list[_Kept] = []
 
     def run(self) -> Rounds:
-        """All rounds. Raises what `verify` raises, and what the runner's failures raise."""
-        self._close()
+        """All rounds; slots and graphs stay until `close`, answers are compared by `settle`. Raises what the runner's failures raise."""
+        self.close()
+        self._kept = []
         count = self._affordable(self._probed(min(_LEAST_PROBED, self._affordable(0.0))))
         if count > _MOST_PROBED:  # so few calls told little but what a round costs
             count = self._affordable(self._probed(_MOST_PROBED))
         self._open(count)
-        halves = _Halves()
+        halves = self._halves = _Halves()
         reason = self._capture(halves, count)
         busy: list[float] = []
         plain: list[float] = []
-        checked = set(self._draw.sample(range(_PLAIN_REPEATS if not reason else _REPEATS), _CHECKED_ROUNDS))
+        checked = self._checked()
         for repeat in range(_REPEATS):
             if not reason:
                 busy.append(self._captured_slope(halves, count, repeat in checked))
@@ -168,12 +186,58 @@ class RoundClock:
         found = Rounds(tuple(busy[_DISCARDED:]), tuple(plain[_DISCARDED:]), count, cold, reason, nodes=halves.nodes)
         if found.busy_us and self._in_detail:
             found = replace(found, caches=self._caches(halves, count, statistics.median(found.busy_us), cold))
-        # A baseline is believed: where its graph tells its kernels, nothing else about them is asked. Last, since a tracer slows calls.
-        if self._in_detail or not found.nodes:
-            found = self._profiled(found, None if reason else halves)
-        halves.drop()
-        self._close()
         return found
+
+    def believed(self) -> Rounds:
+        """As `run` of a subject that is trusted, which leaves nothing; only where no graph tells its kernels the profiler is asked."""
+        found = self.run()
+        found = found if found.nodes else self.profiled(found)
+        self.close()
+        return found
+
+    def settle(self) -> None:
+        """Compare what the last `run` kept, in an order that nobody knew while it ran; nobody has to be alone for it.
+
+        Raises what `verify` raises.
+        """
+        kept, self._kept = self._kept, []
+        self._draw.shuffle(kept)
+        start_s = time.perf_counter()
+        for number, answer in enumerate(kept):
+            if number >= _LEAST_COMPARED and time.perf_counter() - start_s > _COMPARING_S:
+                break
+            if self._verify is not None:
+                self._verify(answer.given.arguments(), answer.output, answer.written)
+
+    def _checked(self) -> set[int]:
+        """Numbers of the repeats whose answers are kept."""
+        answers = 2 * len(self._looked_at(_LEAST_PROBED, 0)) * _REPEATS
+        if answers * self._output_bytes <= _KEPT_BYTES:
+            return set(range(_REPEATS))
+        early, late = range(_PLAIN_REPEATS), range(_PLAIN_REPEATS, _REPEATS)
+        return {*self._draw.sample(early, _CHECKED_EARLY), *self._draw.sample(late, _CHECKED_LATE)}
+
+    def profiled(self, rounds: Rounds) -> Rounds:
+        """What `run` found, with what the profiler sees of one half's graph, or of all plain calls, made as they were when they were timed.
+
+        Last, since a tracer slows calls from then on.
+        """
+        halves = None if rounds.not_captured else self._halves
+        graphs, count = ([0], rounds.slots // 2) if halves else ([], rounds.slots)
+        self._prepare(halves.regions(graphs) if halves else None, count)
+        try:
+            span_us, kernels = parsed_profile(self._command("spans", graphs=graphs, first=0, count=count), count)
+        except RunnerFailureError:  # another profiler may hold the counters; it is detail
+            return rounds
+        return replace(rounds, span_us=span_us, kernels=kernels, profiled=count)
+
+    def close(self) -> None:
+        """Give back the slots, the graphs and what they map."""
+        self._halves.drop()
+        self._slots.release()
+        self._runner.segments.forget()  # before the runner frees what they map
+        self._command("close_rounds")
+        self._runner.forget_buffers()
 
     def _affordable(self, call_s: float) -> int:
         # Plain rounds keep their outputs beside those of the graphs.
@@ -183,12 +247,6 @@ class RoundClock:
 
     def _open(self, count: int) -> None:
         self._command("open_rounds", slots=self._slots.allocate(count))
-
-    def _close(self) -> None:
-        self._slots.release()
-        self._runner.segments.forget()  # before the runner frees what they map
-        self._command("close_rounds")
-        self._runner.forget_buffers()
 
     def _probed(self, count: int) -> float:
         """Seconds of one call, roughly: of graphs where they can be captured."""
@@ -204,7 +262,7 @@ class RoundClock:
                 self._command("replay", graphs=halves.graphs)
             times.append(time.perf_counter() - start_s)
         halves.drop()
-        self._close()  # what it holds must not pass for memory that is not free
+        self.close()  # what it holds must not pass for memory that is not free
         return max(min(times) - 50e-6, 1e-6) / count
 
     def _capture(self, halves: _Halves, count: int) -> str:
@@ -327,17 +385,7 @@ class RoundClock:
         for at, output in found.items():
             if not self._slots.untouched(at, self._changed):
                 raise stop(FAILED, "MEMORY", TIMING, "an input was changed in a timed round; write to a tensor of its own instead")
-            self._verify(self._slots.arguments(at), output, written[at])
-
-    def _profiled(self, rounds: Rounds, halves: _Halves | None) -> Rounds:
-        """The rounds with what the profiler sees of one half's graph, or of all plain calls, made as they were when they were timed."""
-        graphs, count = ([0], rounds.slots // 2) if halves else ([], rounds.slots)
-        self._prepare(halves.regions(graphs) if halves else None, count)
-        try:
-            span_us, kernels = parsed_profile(self._command("spans", graphs=graphs, first=0, count=count), count)
-        except RunnerFailureError:  # another profiler may hold the counters; it is detail
-            return rounds
-        return replace(rounds, span_us=span_us, kernels=kernels, profiled=count)
+            self._kept.append(_Kept(self._slots.given(at), output, written[at]))
 
     def _command(self, name: str, **arguments: Any) -> JsonObject:
         return self._runner.command(name, self._clock, **arguments)

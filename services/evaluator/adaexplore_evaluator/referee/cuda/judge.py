@@ -7,6 +7,7 @@ import secrets
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,21 +19,26 @@ from adaexplore_evaluator.referee.cases import Case
 from adaexplore_evaluator.referee.clock import TIMING, PhaseClock
 from adaexplore_evaluator.referee.conduct import demand_alone
 from adaexplore_evaluator.referee.cuda.baselines import Baselines, device_floor_us
+from adaexplore_evaluator.referee.cuda.canary import Reading
 from adaexplore_evaluator.referee.cuda.clock import RoundClock, Rounds, Verify
 from adaexplore_evaluator.referee.cuda.proof import Proof
 from adaexplore_evaluator.referee.cuda.runner import CudaRunner
-from adaexplore_evaluator.referee.cuda.timing import disagreement, faster_of, timing_of
+from adaexplore_evaluator.referee.cuda.timing import MeasuredBaseline, disagreement, faster_of, timing_of
 from adaexplore_evaluator.referee.cuda.turns import GpuTurns
 from adaexplore_evaluator.referee.reference import Made
 from adaexplore_evaluator.referee.rounds import Options, Round
+from adaexplore_evaluator.referee.runners import RunnerFailureError
 from adaexplore_evaluator.referee.structure import triton_names
-from adaexplore_evaluator.referee.tasks import PreparedTask, WorkerLostError
+from adaexplore_evaluator.referee.tasks import MemoryLostError, PreparedTask
 from adaexplore_evaluator.referee.timing import DEFAULTS_ONLY, Timing
 from adaexplore_evaluator.referee.verdicts import FAILED, stop
 from adaexplore_evaluator.runner.wire import Value
 
 _REPEATED_CALLS = 8
 _PLAIN = -1
+_TRACER_S = 30.0
+# Rounds between whose beginning and end the GPU has changed are made so often.
+_ATTEMPTS = 2
 # The first case is called twice under different poisons, and once more where both answers differ.
 _POISONED_CALLS = 3
 _NO_FIGURES: dict[str, Any] = dict.fromkeys(("median_us", "speedup", "speedup_low", "speedup_high", "speedup_over_eager"))
@@ -103,15 +109,13 @@ class CudaRound(Round):
         self._hold_to_track(self._caller.launches, cases)
         launches = list(self._checker.first.launches) if self._checker.first else []
         self._checker.release()
-        with self._turns.alone():
-            self._clock.excuse()
-            return self._timed(launches, cases[0])
+        return self._timed(launches, cases[0])
 
     def _crowded(self) -> Exception:
         """What it means that the referee's own copies find no memory: most often that a candidate keeps it."""
         free_bytes, total_bytes = torch.cuda.mem_get_info()
         if total_bytes - free_bytes - torch.cuda.memory_reserved() < total_bytes // 2:
-            return WorkerLostError("the memory of the GPU does not suffice to judge this task")
+            return MemoryLostError("the memory of the GPU does not suffice to judge this task")
         message = (
             "the candidate leaves too little of the GPU's memory to compare its outputs; allocate less and keep nothing from call to call"
         )
@@ -119,52 +123,93 @@ class CudaRound(Round):
 
     def _timed(self, launches: list[Launch], own: Case) -> Timing:
         self._clock.begin(TIMING, "timing")
+        # What takes long and need not be alone comes before and between: compiling the baselines, and starting the tracer.
+        self._baselines.prepare(self._task)
         made, state = self._baselines.full(self._task, own, self._options.seeded)
         proof = Proof(self._task, self._baselines.session(self._task), made, state, own)
         even = self._baselines.even(self._task, made, state)
-        self._clock.excuse()
-        start_s = time.perf_counter()
-        self._construct_for(made, state)
-        setup_us = 1e6 * (time.perf_counter() - start_s)
-        self._command("bind_rounds")
-        verify = self._unpaid(proof.verify)
-        rounds = RoundClock(
-            *(self._gpu, self._clock, made.inputs, proof.output_bytes, self._baselines.cache_bytes, self._draw, verify),
-            changed=own.made.changed,
-            in_detail=True,
-            output_tensors=proof.output_tensors,
-            even=even,
-        ).run()
-        self._hold_kernels_to_track(rounds, triton_names(self._caller.launches))
-        self._gpu.close()  # nothing of a candidate may be alive where a baseline is measured
-        timing = replace(self._confirmed(rounds, launches), setup_us=setup_us)
-        self._clock.excuse()
+        with self._turns.alone():
+            self._clock.excuse()
+            start_s = time.perf_counter()
+            self._construct_for(made, state)
+            setup_us = 1e6 * (time.perf_counter() - start_s)
+            self._command("bind_rounds")
+            clock = RoundClock(
+                *(self._gpu, self._clock, made.inputs, proof.output_bytes, self._baselines.cache_bytes, self._draw),
+                self._unpaid(proof.verify),
+                changed=own.made.changed,
+                in_detail=True,
+                output_tensors=proof.output_tensors,
+                even=even,
+            )
+            rounds, reading, drift = self._steady(clock)
+        clock.settle()
+        self._start_tracer()
+        with self._turns.alone():
+            self._clock.excuse()
+            rounds = clock.profiled(rounds)
+            clock.close()
+            self._hold_kernels_to_track(rounds, triton_names(self._caller.launches))
+            self._gpu.close()  # nothing of a candidate may be alive where a baseline is measured
+            timing = replace(self._confirmed(rounds, launches, reading, drift), setup_us=setup_us)
+            self._clock.excuse()
         return replace(timing, explanation=DEFAULTS_ONLY + timing.explanation) if self._options.seeded else timing
 
-    def _confirmed(self, rounds: Rounds, launches: list[Launch]) -> Timing:
+    def _start_tracer(self) -> None:
+        budget = PhaseClock({TIMING: _TRACER_S}, time.monotonic, lambda _phase, _message: None)
+        budget.begin(TIMING)
+        with suppress(RunnerFailureError):  # what it tells is detail
+            self._runner.command("start_tracer", budget)
+
+    def _steady(self, clock: RoundClock) -> tuple[Rounds, Reading, str]:
+        """Rounds during which the GPU stayed as fast as it was, how fast that is, and in words what changed if it never did."""
+        for _attempt in range(_ATTEMPTS):
+            before = self._reading()
+            rounds = clock.run()
+            after = self._reading()
+            drift = after.drifted_from(before)
+            if not drift:
+                break
+        return rounds, after, drift
+
+    def _reading(self) -> Reading:
+        with self._gpu.paused():
+            found = self._baselines.reading()
+        self._clock.excuse()
+        return found
+
+    def _confirmed(self, rounds: Rounds, launches: list[Launch], reading: Reading, drift: str) -> Timing:
         """The timing against baselines that were measured now or before; that of a leader against the best one measured once more."""
         floor_us = device_floor_us(self._task, self._options.target)
-        fresh = self._baselines.refresh(self._task)
+        fresh = self._baselines.refresh(self._task, reading)
         baselines = self._baselines.known(self._task)
         timing = timing_of(rounds, baselines, launches, floor_us)
         if timing.status != "MEASURED" or timing.median_us is None:
             return timing
+        if drift:
+            return _noisy(timing, f"The GPU's speed has changed while the candidate was timed: {drift}.")
         changed = self._baselines.changed()
         if changed:
             return _noisy(timing, f"The GPU's speed has changed between the candidate and its baselines: {changed}.")
         if not fresh and self._baselines.leads(self._task, timing.median_us):
-            before = min(baselines, key=lambda item: item.median_us)
-            after = self._baselines.again(self._task, before.kind)
-            apart = disagreement(before, after)
-            if apart:
-                return _noisy(timing, apart)
-            chosen = tuple(faster_of(before, after) if item is before else item for item in baselines)
-            timing = timing_of(rounds, chosen, launches, floor_us)
-            timing = replace(timing, explanation=f"{timing.explanation} Its baseline was measured before and after it.")
+            timing = self._against_the_best(timing, rounds, launches, baselines)
+        if timing.status != "MEASURED":
+            return timing
         median_us = statistics.median(timing.samples_us)
         self._baselines.measured(self._task, median_us)
         bound_us = self._baselines.ceilings.roofline_us(self._task)
         return timing if bound_us is None else replace(timing, roofline_share=bound_us / median_us)
+
+    def _against_the_best(self, timing: Timing, rounds: Rounds, launches: list[Launch], baselines: Sequence[MeasuredBaseline]) -> Timing:
+        """The timing against the best baseline as it is before and after the candidate, the faster of which counts."""
+        before = min(baselines, key=lambda item: item.median_us)
+        after = self._baselines.again(self._task, before.kind)
+        apart = disagreement(before, after)
+        if apart:
+            return _noisy(timing, apart)
+        chosen = tuple(faster_of(before, after) if item is before else item for item in baselines)
+        found = timing_of(rounds, chosen, launches, device_floor_us(self._task, self._options.target))
+        return replace(found, explanation=f"{found.explanation} Its baseline was measured before and after it.")
 
     def _unpaid(self, verify: Verify) -> Verify:
         """The same, at nobody's expense: the reference's time is not the candidate's."""

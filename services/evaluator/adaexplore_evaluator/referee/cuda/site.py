@@ -21,7 +21,7 @@ from adaexplore_evaluator.referee.fleet import Fleet
 from adaexplore_evaluator.referee.jobs import Jobs, JobSettings, Progress
 from adaexplore_evaluator.referee.rounds import Judge, Options, Round
 from adaexplore_evaluator.referee.runners import Runner
-from adaexplore_evaluator.referee.tasks import PreparedTask, TaskBook, WorkerLostError
+from adaexplore_evaluator.referee.tasks import MemoryLostError, PreparedTask, TaskBook, WorkerLostError
 from adaexplore_evaluator.runner.frames import JsonObject
 from adaexplore_evaluator.sandbox import GpuAccess, Role, Sandbox
 
@@ -29,6 +29,8 @@ from adaexplore_evaluator.sandbox import GpuAccess, Role, Sandbox
 _VALUE_SHARE = 0.35
 _TASK_SHARE = 0.15
 _JUDGED_ELEMENTS = 2**27
+# Less free memory than this share of all makes a referee keep nothing from job to job.
+_SCARCE_SHARE = 0.5
 _SPARE_CANDIDATES = 2
 # A new task takes one for its truth, and one for its baselines.
 _SPARE_REFERENCES = 2
@@ -73,14 +75,34 @@ class CudaJobs(Jobs):
         """Do a job and return its result; raises as `Jobs.do` does, and GpuLostError if the GPU does not work any more."""
         with self._turns.shared(cancelled):
             try:
-                found = super().do(number, job, progress, cancelled)
-                if suffers_from_others(found):
-                    with self._turns.alone():
-                        found = super().do(number, job, progress, cancelled)
-                return found
+                return self._done(number, job, progress, cancelled)
             finally:
                 torch.cuda.empty_cache()
+                self._make_room()
                 _demand_health()
+
+    def _done(self, number: int, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
+        """The result of a job, done once more with all of the GPU where others may have left it too little of it."""
+        try:
+            found = super().do(number, job, progress, cancelled)
+        except MemoryLostError:
+            found = None
+        if found is not None and not suffers_from_others(found):
+            return found
+        self._give_back()
+        with self._turns.whole():
+            return super().do(number, job, progress, cancelled)
+
+    def _make_room(self) -> None:
+        """What is kept for the next job is given back where it may be what another one lacks."""
+        free_bytes, total_bytes = torch.cuda.mem_get_info()
+        if free_bytes < _SCARCE_SHARE * total_bytes:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        self._baselines.release()
+        self._tasks.forget_all()
+        torch.cuda.empty_cache()
 
     def platform(self, target: str = "") -> JsonObject:
         """JSON of a Platform; the target is the GPU's own."""
@@ -104,6 +126,7 @@ class CudaJobs(Jobs):
         task = self._task(job, PhaseClock({TASK: self._settings.task_s}, self._now_s, progress), cancelled)
         if task.audit.cause:
             return reports.description(task, (), self.platform())
+        self._baselines.prepare(task)
         with self._turns.alone():
             self._baselines.refresh(task)
         return reports.description(task, self._baselines.known(task), self.platform())
@@ -113,7 +136,7 @@ class CudaJobs(Jobs):
         task = super()._task(job, clock, cancelled)
         if not task.audit.cause or task.source.digest in self._surely_invalid:
             return task
-        with self._turns.alone():
+        with self._turns.whole():
             clock.excuse()
             self._tasks.forget(task.source)
             task = super()._task(job, clock, cancelled)

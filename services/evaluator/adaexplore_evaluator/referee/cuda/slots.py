@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import torch
 
@@ -111,7 +112,7 @@ class Slots:
             self._windows[number][:count] = drawn_below(self._draw, WINDOWS, count)
             if self._even or source.numel() > min(TOGETHER, _TABLE):
                 for at in range(count):
-                    self._write(at, number, self._views[at][number])
+                    self.write(number, self._windows[number][at], self._views[at][number])
                 continue
             # Thousands of small tensors take far longer one by one than all at once.
             targets, factors = [views[number] for views in self._views[:count]], self._factors[number]
@@ -119,9 +120,9 @@ class Slots:
             if factors is not None:
                 torch._foreach_mul_(targets, [factors[begin : begin + source.numel()] for begin in self._windows[number][:count]])
 
-    def arguments(self, at: int) -> Value:
-        """The arguments that a slot was given, made anew."""
-        return map_tensors(self._base, _Renewed(self, at).tensor)
+    def given(self, at: int) -> Given:
+        """What a slot was given; it stays known when the slot is filled again."""
+        return Given(self, [windows[at] for windows in self._windows])
 
     def copied(self, at: int, places: Collection[int]) -> list[torch.Tensor]:
         """Copies of some tensors of a slot as they are now."""
@@ -134,7 +135,7 @@ class Slots:
             if number in but:
                 continue
             given = torch.empty_like(view)
-            self._write(at, number, given)
+            self.write(number, self._windows[number][at], given)
             if not torch.equal(given.view(torch.uint8), view.view(torch.uint8)):
                 return False
         return True
@@ -143,12 +144,37 @@ class Slots:
         """Drop the views; the runner's memory is no longer touched."""
         self._views = []
 
-    def _write(self, at: int, number: int, target: torch.Tensor) -> None:
-        source, factors, window = self._sources[number], self._factors[number], self._windows[number][at]
+    def renewed(self, windows: list[int]) -> Value:
+        """The arguments whose tensors took factors from these windows, made anew."""
+        numbers = itertools.count()
+
+        def tensor(like: torch.Tensor) -> torch.Tensor:
+            number = next(numbers)
+            made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+            self.write(number, windows[number], memory_of(made))
+            return made
+
+        return map_tensors(self._base, tensor)
+
+    def write(self, number: int, window: int, target: torch.Tensor) -> None:
+        """Write a tensor as a slot gets it whose factors begin at a window."""
+        source, factors = self._sources[number], self._factors[number]
         if self._even and factors is not None:
             torch.mul(source, factors[window], out=target)
         else:
             _write_scaled(target, source, factors, window)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What one slot was given at one time."""
+
+    slots: Slots
+    windows: list[int]
+
+    def arguments(self) -> Value:
+        """The arguments, made anew."""
+        return self.slots.renewed(self.windows)
 
 
 def drawn_below(draw: random.Random, bound: int, count: int) -> list[int]:
@@ -169,21 +195,6 @@ def drawn(arguments: Value, draw: random.Random) -> Value:
         return made
 
     return map_tensors(arguments, scaled)
-
-
-class _Renewed:
-    """Makes the tensors of one slot anew, in their order."""
-
-    def __init__(self, slots: Slots, at: int) -> None:
-        self._slots = slots
-        self._at = at
-        self._number = 0
-
-    def tensor(self, like: torch.Tensor) -> torch.Tensor:
-        made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
-        self._slots._write(self._at, self._number, memory_of(made))
-        self._number += 1
-        return made
 
 
 def _write_scaled(target: torch.Tensor, source: torch.Tensor, factors: torch.Tensor | None, window: int) -> None:

@@ -1,4 +1,8 @@
-"""Turns on one GPU: many referees prepare and check at a time, one alone times; across all evaluators of this host."""
+"""Turns on one GPU: many referees prepare and check at a time, one alone times; across all evaluators of this host.
+
+Beside the turn there is the room: every job holds a share of it from its beginning to its end, also while it waits for a turn, so that
+whoever has the whole room is the only one that keeps tensors of a job on the GPU.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +32,19 @@ class GpuTurns:
 
     def __init__(self, uuid: str, folder: Path | None = None) -> None:
         place = folder or Path(tempfile.gettempdir())
-        self._gate, self._turn = place / f"adaexplore-{uuid}.gate", place / f"adaexplore-{uuid}.lock"
-        self._fd = -1
-        self._is_alone = False
+        self._turn = _Lock(place / f"adaexplore-{uuid}.gate", place / f"adaexplore-{uuid}.lock")
+        self._room = _Lock(place / f"adaexplore-{uuid}.room-gate", place / f"adaexplore-{uuid}.room")
+        self._is_alone = self._is_whole = False
         self._cancelled: Callable[[], bool] = lambda: False
 
     @contextmanager
     def shared(self, cancelled: Callable[[], bool]) -> Iterator[None]:
         """Use the GPU beside others for the body; JobCancelledError if the caller gives up first."""
         self._cancelled = cancelled
-        self._fd = _opened(self._turn)
-        try:
-            self._take(fcntl.LOCK_SH)
+        with self._room.opened(), self._turn.opened():
+            self._room.take(fcntl.LOCK_SH, cancelled)
+            self._turn.take(fcntl.LOCK_SH, cancelled)
             yield
-        finally:
-            os.close(self._fd)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -50,33 +52,78 @@ class GpuTurns:
         if self._is_alone:
             yield
             return
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
-        self._take(fcntl.LOCK_EX)
-        self._is_alone = True
+        with self._turn.exchanged(self._cancelled):
+            self._is_alone = True
+            try:
+                yield
+            finally:
+                self._is_alone = False
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Within a shared turn: no other job holds memory of the GPU for the body, nor uses it; JobCancelledError as `alone`."""
+        if self._is_whole:
+            yield
+            return
+        self._turn.leave()
+        with self._room.exchanged(self._cancelled), self.alone():
+            self._is_whole = True
+            try:
+                yield
+            finally:
+                self._is_whole = False
+
+
+class _Lock:
+    """A lock on a file, shared or exclusive, behind a gate that keeps later sharers back while one waits for all of it."""
+
+    def __init__(self, gate: Path, path: Path) -> None:
+        self._gate = gate
+        self._path = path
+        self._fd = -1
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """The file is open for the body; its end gives up what was taken."""
+        self._fd = _opened(self._path)
         try:
             yield
         finally:
-            self._is_alone = False
-            fcntl.flock(self._fd, fcntl.LOCK_SH)
+            os.close(self._fd)
+            self._fd = -1
 
-    def _take(self, kind: int) -> None:
+    def take(self, kind: int, cancelled: Callable[[], bool]) -> None:
         gate = _opened(self._gate)
         try:
-            self._wait(gate, fcntl.LOCK_EX)
-            self._wait(self._fd, kind)
+            _wait(gate, fcntl.LOCK_EX, cancelled)
+            _wait(self._fd, kind, cancelled)
         finally:
             os.close(gate)
 
-    def _wait(self, fd: int, kind: int) -> None:
-        while True:
-            try:
-                fcntl.flock(fd, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if self._cancelled():
-                    raise JobCancelledError from None
-                time.sleep(_POLL_S)
-            else:
-                return
+    def leave(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    @contextmanager
+    def exchanged(self, cancelled: Callable[[], bool]) -> Iterator[None]:
+        """All of it instead of a share for the body."""
+        self.leave()
+        self.take(fcntl.LOCK_EX, cancelled)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+
+def _wait(fd: int, kind: int, cancelled: Callable[[], bool]) -> None:
+    while True:
+        try:
+            fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if cancelled():
+                raise JobCancelledError from None
+            time.sleep(_POLL_S)
+        else:
+            return
 
 
 def _opened(path: Path) -> int:

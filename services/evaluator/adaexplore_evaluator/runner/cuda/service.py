@@ -12,7 +12,9 @@ from adaexplore_evaluator.runner.cuda.memory import DeviceBuffers
 Fields = dict[str, Any]
 Handler = Callable[[Fields], Fields]
 # Answers of these name no buffers.
-_QUIET = frozenset({"replay", "plain", "spans", "close_rounds", "open_device", "load_candidate", "load_task", "describe", "judged_shape"})
+_QUIET = frozenset(
+    {"replay", "plain", "start_tracer", "spans", "close_rounds", "open_device", "load_candidate", "load_task", "describe", "judged_shape"}
+)
 # Before these are answered memory that is not used any more goes back: the other side is about to copy what they answer.
 _LAVISH = frozenset({"run", "run_reference", "make_inputs", "make_cases", "make_state"})
 _MOST_IDLE_BYTES = 1 << 30
