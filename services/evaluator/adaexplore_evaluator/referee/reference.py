@@ -47,12 +47,14 @@ class Made:
         inputs: A list, or a dictionary of `args` and `kwargs`.
         init_inputs: Arguments of the constructor.
         changed: Tensors of the inputs, by number, that the call is to write to.
+        others: Further draws of the inputs, where rounds need them.
 
     """
 
     inputs: Value
     init_inputs: Value
     changed: tuple[int, ...] = ()
+    others: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import types
 import pytest
 import torch
 from adaexplore_evaluator.devices.cpu.baseline import BaselineKind
+from adaexplore_evaluator.referee.cuda import baseline_runner as runner_module
 from adaexplore_evaluator.referee.cuda import baselines as module
 from adaexplore_evaluator.referee.cuda.baselines import Baselines
 from adaexplore_evaluator.referee.cuda.canary import Reading
@@ -198,7 +199,7 @@ def test_the_faster_of_two_measurements_counts_and_what_lies_apart_is_told():
     assert "The eager baseline took 100.0 µs before the candidate and 120.0 µs after it." in apart
 
 
-class Process(module.CudaRunner):
+class Process(runner_module.CudaRunner):
     """In place of a started runner; notes what it is asked."""
 
     def __init__(self):
@@ -249,7 +250,7 @@ def runner(monkeypatch):
     ends, evens = [], []
 
     class Clock:
-        def __init__(self, *_, output_tensors, even):
+        def __init__(self, *_, output_tensors, even, others):
             assert output_tensors == 2
             evens.append(even)
 
@@ -259,13 +260,13 @@ def runner(monkeypatch):
                 raise end
             return end
 
-    monkeypatch.setattr(module, "RoundClock", Clock)
-    monkeypatch.setattr(module, "ReferenceSession", Session)
+    monkeypatch.setattr(runner_module, "RoundClock", Clock)
+    monkeypatch.setattr(runner_module, "ReferenceSession", Session)
     process = Process()
     fleet = types.SimpleNamespace(reference=lambda: process, value_bytes=1, release=lambda started: started.close())
     prepared = types.SimpleNamespace(source="task", seed=1)
-    made = types.SimpleNamespace(inputs=[])
-    found = module.BaselineRunner(fleet, lambda: 0.0, prepared, lambda: (made, {}), 1)
+    made = types.SimpleNamespace(inputs=[], others=())
+    found = runner_module.BaselineRunner(fleet, lambda: 0.0, prepared, lambda: (made, {}), 1)
     return types.SimpleNamespace(of=found, process=process, ends=ends, evens=evens)
 
 
@@ -308,7 +309,7 @@ def test_a_task_that_cannot_be_compiled_ahead_is_told_when_it_is_measured(runner
         return {}
 
     monkeypatch.setattr(Process, "command", fails)
-    monkeypatch.setattr(module, "Slots", lambda *_: types.SimpleNamespace(allocate=lambda _: {}, release=lambda: None))
+    monkeypatch.setattr(runner_module, "Slots", lambda *_: types.SimpleNamespace(allocate=lambda _: {}, release=lambda: None))
     runner.of.compile()
     assert runner.of.alive is isinstance(end, RunnerFailureError)
 

@@ -368,6 +368,43 @@ def test_slots_differ_from_each_other_and_from_round_to_round():
     assert all(torch.equal(item[1], torch.arange(4)) for item in first + again)
 
 
+def test_integers_of_slots_come_from_all_draws_of_the_inputs():
+    draws = [[torch.full((8,), float(at + 1)), torch.full((4,), at)] for at in range(3)]
+    made = Slots(Runner(honest), draws[0], random.Random(2), others=draws[1:])
+    made.allocate(16)
+    found = [made.given(at).arguments() for at in range(16)]
+    assert {int(item[1][0]) for item in found} == {0, 1, 2}
+    assert all((item[1] == item[1][0]).all() for item in found)
+    assert all((item[0] > 0.75 * item[1][0]).all() and (item[0] <= item[1][0] + 1.0).all() for item in found), "both of one draw"
+    before = made.given(3)
+    kept = before.arguments()
+    assert all(made.untouched(at) for at in range(16))
+    made.fill(16)
+    assert all(torch.equal(left, right) for left, right in zip(before.arguments(), kept, strict=True)), "what was given stays known"
+
+
+def test_a_memo_of_integers_is_met_in_a_round():
+    draws = [[torch.randint(0, 100, (64,))] for _ in range(4)]
+
+    def memo(output, x):
+        NOW.s += CALL_S
+        output.copy_(2 * draws[0][0])
+
+    clock = RoundClock(Runner(memo), None, draws[0], 256, 2**20, random.Random(1), doubled, others=draws[1:])
+    clock.run()
+    with pytest.raises(AssertionError):
+        clock.settle()
+
+
+@pytest.mark.parametrize(("output", "told"), [(torch.zeros(64, dtype=torch.int64), True), (torch.zeros(4, dtype=torch.int32), False)])
+def test_integers_that_are_not_written_are_no_fresh_answer(output, told):
+    regions = Regions([output])
+    regions.poison()
+    assert regions.last_is_fresh() is not told, "a few may be right by chance"
+    output.zero_()
+    assert regions.last_is_fresh()
+
+
 def test_even_slots_keep_what_holds_between_elements():
     x = torch.rand(5, 5)
     made = Slots(Runner(honest), [x + x.t() + 10 * torch.eye(5)], random.Random(2), even=True)
@@ -442,7 +479,7 @@ def test_every_kind_of_output_is_poisoned_and_read(dtype):
     regions = Regions(outputs)
     regions.poison()
     assert not all(torch.equal(left.view(torch.uint8), right.view(torch.uint8)) for left, right in zip(outputs, before, strict=True))
-    if dtype.is_floating_point:
+    if dtype is not torch.bool:
         assert not regions.last_is_fresh()
         outputs[-1].view(torch.uint8).zero_()
     assert regions.last_is_fresh()

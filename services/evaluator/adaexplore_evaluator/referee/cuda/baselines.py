@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,32 +14,24 @@ import torch
 from adaexplore_evaluator.devices.cpu.baseline import BaselineKind
 from adaexplore_evaluator.devices.cpu.datasheet import UnknownTargetError, datasheet
 from adaexplore_evaluator.referee.cases import Case
-from adaexplore_evaluator.referee.clock import TIMING, PhaseClock
+from adaexplore_evaluator.referee.cuda.baseline_runner import BaselineRunner, own_clock, reference_at_work
 from adaexplore_evaluator.referee.cuda.canary import Canary, Reading
 from adaexplore_evaluator.referee.cuda.ceilings import MeasuredCeilings
-from adaexplore_evaluator.referee.cuda.clock import RoundClock, Rounds
-from adaexplore_evaluator.referee.cuda.runner import CudaRunner
-from adaexplore_evaluator.referee.cuda.slots import Slots, drawn
-from adaexplore_evaluator.referee.cuda.timing import STEADY, MeasuredBaseline, baseline_of, spread
+from adaexplore_evaluator.referee.cuda.slots import SCALED, drawn, same_types
+from adaexplore_evaluator.referee.cuda.timing import STEADY, MeasuredBaseline, spread
 from adaexplore_evaluator.referee.fleet import Fleet
 from adaexplore_evaluator.referee.reference import Made, ReferenceSession
 from adaexplore_evaluator.referee.runners import (
-    RunnerEndedError,
     RunnerFailureError,
-    RunnerForgedError,
-    RunnerKilledError,
-    RunnerTimeoutError,
 )
-from adaexplore_evaluator.referee.tasks import MemoryLostError, PreparedTask, WorkerLostError
+from adaexplore_evaluator.referee.tasks import PreparedTask, WorkerLostError
 from adaexplore_evaluator.referee.timing import bytes_of
-from adaexplore_evaluator.referee.values import MalformedReplyError, leaves, objects
-from adaexplore_evaluator.runner.wire import Value, WireError, tensors_of
+from adaexplore_evaluator.referee.values import objects
+from adaexplore_evaluator.runner.wire import Value, tensors_of
 
-_PREPARE_S = 300.0
 _LOOKS = 3
-_LEAST_SLOTS = 2
-# What a task that torch's compiler cannot take may do to the process that tries.
-_FAILS_WITH = (RunnerFailureError, RunnerTimeoutError, RunnerEndedError)
+_OTHER_DRAWS = 3
+_MOST_DRAWN_BYTES = 1 << 30
 
 
 class Baselines:
@@ -89,11 +80,25 @@ class Baselines:
 
         """
         if task.judged is task.full:
-            return own.made, own.state
+            return replace(own.made, others=self._others(task, own.made)), own.state
         session, moved = self.session(task), bool(tensors_of(own.state)) and not seeded
         with reference_at_work():
             made = replace(session.make_inputs(secrets.randbits(31), shape="full"), changed=own.made.changed)
+            made = replace(made, others=self._others(task, made))
             return made, session.make_state(task.seed, moved=moved, shape="full")
+
+    def _others(self, task: PreparedTask, made: Made) -> tuple[Value, ...]:
+        """Further draws of inputs that hold what no factor varies; none where the task's own inputs are of another form."""
+        tensors = tensors_of(made.inputs)
+        size = sum(item.untyped_storage().nbytes() for item in tensors)
+        if all(item.dtype in SCALED for item in tensors) or size > _MOST_DRAWN_BYTES:
+            return ()
+        session = self.session(task)
+        try:
+            drawn = [session.make_inputs(secrets.randbits(31), shape="full").inputs for _ in range(_OTHER_DRAWS)]
+        except RunnerFailureError:  # it has named cases only
+            return ()
+        return tuple(other for other in drawn if same_types(tensors_of(other), tensors))
 
     def prepare(self, task: PreparedTask) -> None:
         """Start what measures the task's baselines and compile them, unless they are known; others may use the GPU meanwhile.
@@ -224,159 +229,9 @@ class _Known:
     best_us: float
 
 
-class BaselineRunner:
-    """The reference of one task in a process of its own, timed by the referee's rounds.
-
-    Args:
-        fleet: Starts the process.
-        now_s: A monotonic clock in seconds.
-        task: The task.
-        arguments: Makes arguments and state at the full shape.
-        cache_bytes: Size of the GPU's largest cache.
-
-    Attributes:
-        even: Whether slots are scaled evenly, see `Slots`; found out with the first baseline.
-
-    Raises:
-        WorkerLostError: It does not start, or the task does not load.
-
-    """
-
-    def __init__(
-        self, fleet: Fleet, now_s: Callable[[], float], task: PreparedTask, arguments: Callable[[], tuple[Made, Value]], cache_bytes: int
-    ) -> None:
-        runner = fleet.reference()
-        if not isinstance(runner, CudaRunner):
-            raise WorkerLostError("the reference runner is on no GPU")
-        self._fleet, self._now_s, self._runner = fleet, now_s, runner
-        self._arguments, self._cache_bytes = arguments, cache_bytes
-        self._bound: BaselineKind | None = None
-        self.even = False
-        clock = own_clock(now_s)
-        self._session = ReferenceSession(runner, clock, fleet.value_bytes)
-        with self._closed_on_failure(), reference_at_work():
-            runner.wait_until_ready(clock)
-            self._session.load(task.source)
-            self._session.make_state(task.seed, moved=False)
-
-    @property
-    def alive(self) -> bool:
-        """Whether its process is there."""
-        return self._runner.alive
-
-    def compile(self) -> None:
-        """Compile the reference ahead and call it, which takes many seconds in which others may use the GPU.
-
-        What torch compiled for one instance serves the next one of the same process. Where it fails, `measure` tells.
-        """
-        with suppress(WorkerLostError), self._closed_on_failure(), reference_at_work():
-            made, state = self._arguments()
-            clock = own_clock(self._now_s)
-            self._session.under(clock).bind(BaselineKind.COMPILED.value, made, state)
-            slots = Slots(self._runner, made.inputs, secrets.SystemRandom())
-            try:
-                self._runner.command("open_rounds", clock, slots=slots.allocate(_LEAST_SLOTS))
-            except RunnerFailureError:  # it refuses to be compiled, or elements scaled one by one: eager is told apart when it is measured
-                pass
-            finally:
-                slots.release()
-            self._drop_rounds()
-
-    def measured(self) -> tuple[MeasuredBaseline, ...]:
-        """Both kinds, eager first. WorkerLostError if eager fails."""
-        return tuple(item for item in map(self.measure, BaselineKind) if item is not None)
-
-    def measure(self, kind: BaselineKind) -> MeasuredBaseline | None:
-        """One kind; None if torch's compiler fails on the task, or its process with it. WorkerLostError if eager fails."""
-        made, state = self._arguments()
-        with self._closed_on_failure(), reference_at_work():
-            try:
-                return self._measured(kind, made, state)
-            except _FAILS_WITH:
-                self._bound = None
-                if kind is not BaselineKind.COMPILED:
-                    raise
-            try:
-                self._drop_rounds()
-            except _FAILS_WITH:
-                self.close()
-        return None
-
-    def _measured(self, kind: BaselineKind, made: Made, state: Value) -> MeasuredBaseline:
-        clock = own_clock(self._now_s)
-        session = self._session.under(clock)
-        if self._bound is not kind:
-            session.bind(kind.value, made, state)
-        self._bound = kind
-        outputs = leaves(session.run(made, state, "class", shape="full"))
-        sizes = [item.numel() * item.element_size() for item in outputs]
-        del outputs
-
-        def rounds() -> Rounds:
-            arguments = (self._runner, clock, made.inputs, sum(sizes), self._cache_bytes, secrets.SystemRandom(), None)
-            return RoundClock(*arguments, output_tensors=len(sizes), even=self.even).believed()
-
-        try:
-            return baseline_of(kind, rounds())
-        except RunnerFailureError:
-            if self.even or kind is not BaselineKind.EAGER:
-                raise
-            self.even = True
-        try:
-            self._drop_rounds()
-            return baseline_of(kind, rounds())
-        except RunnerFailureError:
-            self.even = False
-            raise
-
-    def _drop_rounds(self) -> None:
-        """What a round that failed has left takes memory from the rounds of candidates."""
-        self._runner.segments.forget()
-        self._runner.command("close_rounds", own_clock(self._now_s))
-        self._runner.forget_buffers()
-
-    def close(self) -> None:
-        """End the process."""
-        self._fleet.release(self._runner)
-
-    @contextmanager
-    def _closed_on_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
-
-
-def own_clock(now_s: Callable[[], float]) -> PhaseClock:
-    """A time budget for what no candidate pays for."""
-    clock = PhaseClock({TIMING: _PREPARE_S}, now_s, lambda _phase, _message: None)
-    clock.begin(TIMING)
-    return clock
-
-
 def _key(task: PreparedTask) -> str:
     # The track says nothing about the reference.
     return hashlib.sha256("\0".join((task.source.source, task.source.format, task.source.precision)).encode()).hexdigest()
-
-
-@contextmanager
-def reference_at_work() -> Iterator[None]:
-    """Whatever the reference's runner fails with in the body is no candidate's doing: it becomes WorkerLostError."""
-    try:
-        yield
-    except (
-        RunnerFailureError,
-        RunnerTimeoutError,
-        RunnerEndedError,
-        RunnerForgedError,
-        RunnerKilledError,
-        MalformedReplyError,
-        WireError,
-    ) as error:
-        short_of_memory = isinstance(error, RunnerFailureError) and error.error.kind == "out_of_memory"
-        lost = MemoryLostError if short_of_memory else WorkerLostError
-        raise lost(f"the reference fails where it did not before: {type(error).__name__}: {error}") from error
 
 
 def device_floor_us(task: PreparedTask, target: str) -> float:

@@ -134,6 +134,7 @@ class RoundClock:
         in_detail: Whether cold and warm latency are told too.
         output_tensors: Tensors of one call's outputs.
         even: Whether all elements of an argument are scaled alike, as `Slots` says.
+        others: Further draws of the arguments, as `Slots` says.
 
     """
 
@@ -150,10 +151,11 @@ class RoundClock:
         in_detail: bool = False,
         output_tensors: int = 1,
         even: bool = False,
+        others: Sequence[Value] = (),
     ) -> None:
         self._runner = runner
         self._clock = clock
-        self._slots = Slots(runner, arguments, draw, even)
+        self._slots = Slots(runner, arguments, draw, even, others)
         self._output_bytes = output_bytes
         self._cache_bytes = cache_bytes
         self._draw = draw

@@ -141,6 +141,7 @@ class CudaRound(Round):
                 in_detail=True,
                 output_tensors=proof.output_tensors,
                 even=even,
+                others=made.others,
             )
             rounds, reading, drift = self._steady(clock)
         clock.settle()

@@ -13,6 +13,8 @@ from adaexplore_evaluator.referee.values import memory_of
 from adaexplore_evaluator.runner.wire import Value, WireError, map_tensors, tensors_of
 
 _LOOKED_AT = 64
+# Integers of poison, drawn from a hundred, that no answer equals by chance.
+_TELLING = 8
 _UNIFORM = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -32,7 +34,7 @@ class Regions:
         shared = {pointer for pointer, count in uses.items() if count > 1}
         own = [[item for item in tensors_of(output) if item.data_ptr() not in shared and item.numel()] for output in outputs]
         self._targets = [memory_of(tensor) for tensors in own for tensor in tensors]
-        self._samples = [_sample(tensor) for tensor in own[-1] if tensor.is_floating_point()]
+        self._samples = [sample for sample in map(_sample, own[-1]) if _is_telling(sample)]
         self._marks: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def poison(self) -> None:
@@ -89,6 +91,11 @@ def listed(value: Value, count: int) -> list[Value]:
 def _sample(tensor: torch.Tensor) -> torch.Tensor:
     flat = memory_of(tensor)
     return flat[:: max(1, flat.numel() // _LOOKED_AT)]
+
+
+def _is_telling(sample: torch.Tensor) -> bool:
+    """Whether poison of this type and number is no answer by chance; what a bool is filled with depends on what it held."""
+    return sample.is_floating_point() or (sample.dtype is not torch.bool and sample.numel() >= _TELLING)
 
 
 def _fill_all(targets: list[torch.Tensor]) -> None:

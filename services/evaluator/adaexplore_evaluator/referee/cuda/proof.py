@@ -9,7 +9,7 @@ import torch
 
 from adaexplore_evaluator.referee.cases import Case
 from adaexplore_evaluator.referee.clock import TIMING
-from adaexplore_evaluator.referee.cuda.baselines import reference_at_work
+from adaexplore_evaluator.referee.cuda.baseline_runner import reference_at_work
 from adaexplore_evaluator.referee.distributions import Distribution, distribution_of
 from adaexplore_evaluator.referee.numerics import RULES, Expected, budget_for
 from adaexplore_evaluator.referee.reference import Made, ReferenceSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +29,8 @@ _TABLE = 2**24
 _STRIDE = 1021
 # Tensors of no more elements are written together.
 TOGETHER = 2**22
-_SCALED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+# What slots scale; integers, booleans and complex numbers stay as they were drawn.
+SCALED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def slot_count(call_s: float, round_s: float, slot_bytes: int, free_bytes: int, slot_tensors: int = 1) -> int:
@@ -59,18 +60,21 @@ class Slots:
         draw: The referee's own random numbers.
         even: Scale all elements of a tensor by one factor. Factors of their own take what some tasks ask of their inputs, a matrix to be
             positive definite say; one factor leaves that.
+        others: Further draws of the arguments, of the same form; a slot holds one of all draws. No factor varies integers.
 
     """
 
-    def __init__(self, runner: CudaRunner, arguments: Value, draw: random.Random, even: bool = False) -> None:
+    def __init__(self, runner: CudaRunner, arguments: Value, draw: random.Random, even: bool = False, others: Sequence[Value] = ()) -> None:
         self._runner = runner
         self._base = arguments
         self._draw = draw
         self._sources = [memory_of(tensor) for tensor in tensors_of(arguments)]
+        self._drawn = [self._sources, *([memory_of(tensor) for tensor in tensors_of(other)] for other in others)]
         self._factors = [_factors(source) for source in self._sources]
         self._even = even
         self._views: list[list[torch.Tensor]] = []
         self._windows: list[list[int]] = [[] for _ in self._sources]
+        self._chosen: list[int] = []
 
     @property
     def bytes(self) -> int:
@@ -98,31 +102,34 @@ class Slots:
         if not isinstance(tree, dict) or not isinstance(slots, list) or len(slots) != count:
             raise MalformedReplyError("the runner allocated something else")
         found = [tensors_of(slot) for slot in slots]
-        if any(not _same_types(views, tensors) for views in found):
+        if any(not same_types(views, tensors) for views in found):
             raise MalformedReplyError("the runner allocated tensors of another form")
         self._views = [[memory_of(view) for view in views] for views in found]
         _demand_disjoint([view for views in self._views for view in views])
         self._windows = [[0] * count for _ in tensors]
+        self._chosen = [0] * count
         self.fill(count)
         return tree
 
     def fill(self, count: int) -> None:
         """Write new values to the first `count` slots."""
+        if len(self._drawn) > 1:
+            self._chosen[:count] = [self._draw.randrange(len(self._drawn)) for _ in range(count)]
         for number, source in enumerate(self._sources):
             self._windows[number][:count] = drawn_below(self._draw, WINDOWS, count)
             if self._even or source.numel() > min(TOGETHER, _TABLE):
                 for at in range(count):
-                    self.write(number, self._windows[number][at], self._views[at][number])
+                    self.write(number, self._chosen[at], self._windows[number][at], self._views[at][number])
                 continue
             # Thousands of small tensors take far longer one by one than all at once.
             targets, factors = [views[number] for views in self._views[:count]], self._factors[number]
-            torch._foreach_copy_(targets, [source] * count)
+            torch._foreach_copy_(targets, [self._drawn[chosen][number] for chosen in self._chosen[:count]])
             if factors is not None:
                 torch._foreach_mul_(targets, [factors[begin : begin + source.numel()] for begin in self._windows[number][:count]])
 
     def given(self, at: int) -> Given:
         """What a slot was given; it stays known when the slot is filled again."""
-        return Given(self, [windows[at] for windows in self._windows])
+        return Given(self, self._chosen[at], [windows[at] for windows in self._windows])
 
     def copied(self, at: int, places: Collection[int]) -> list[torch.Tensor]:
         """Copies of some tensors of a slot as they are now."""
@@ -135,7 +142,7 @@ class Slots:
             if number in but:
                 continue
             given = torch.empty_like(view)
-            self.write(number, self._windows[number][at], given)
+            self.write(number, self._chosen[at], self._windows[number][at], given)
             if not torch.equal(given.view(torch.uint8), view.view(torch.uint8)):
                 return False
         return True
@@ -144,21 +151,21 @@ class Slots:
         """Drop the views; the runner's memory is no longer touched."""
         self._views = []
 
-    def renewed(self, windows: list[int]) -> Value:
-        """The arguments whose tensors took factors from these windows, made anew."""
+    def renewed(self, chosen: int, windows: list[int]) -> Value:
+        """The arguments of a draw, whose tensors took factors from these windows, made anew."""
         numbers = itertools.count()
 
         def tensor(like: torch.Tensor) -> torch.Tensor:
             number = next(numbers)
             made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
-            self.write(number, windows[number], memory_of(made))
+            self.write(number, chosen, windows[number], memory_of(made))
             return made
 
         return map_tensors(self._base, tensor)
 
-    def write(self, number: int, window: int, target: torch.Tensor) -> None:
-        """Write a tensor as a slot gets it whose factors begin at a window."""
-        source, factors = self._sources[number], self._factors[number]
+    def write(self, number: int, chosen: int, window: int, target: torch.Tensor) -> None:
+        """Write a tensor as a slot gets it that holds a certain draw, and whose factors begin at a window."""
+        source, factors = self._drawn[chosen][number], self._factors[number]
         if self._even and factors is not None:
             torch.mul(source, factors[window], out=target)
         else:
@@ -170,11 +177,12 @@ class Given:
     """What one slot was given at one time."""
 
     slots: Slots
+    chosen: int
     windows: list[int]
 
     def arguments(self) -> Value:
         """The arguments, made anew."""
-        return self.slots.renewed(self.windows)
+        return self.slots.renewed(self.chosen, self.windows)
 
 
 def drawn_below(draw: random.Random, bound: int, count: int) -> list[int]:
@@ -210,13 +218,14 @@ def _write_scaled(target: torch.Tensor, source: torch.Tensor, factors: torch.Ten
 
 def _factors(source: torch.Tensor) -> torch.Tensor | None:
     """Random factors, of which every slot takes a window of its own; None for what is not scaled."""
-    if source.dtype not in _SCALED:
+    if source.dtype not in SCALED:
         return None
     wide = torch.rand(min(source.numel(), _TABLE) + WINDOWS, device=source.device, dtype=torch.float32)
     return wide.mul_(1.0 - _LEAST_FACTOR).add_(_LEAST_FACTOR).to(source.dtype)
 
 
-def _same_types(found: list[torch.Tensor], asked: list[torch.Tensor]) -> bool:
+def same_types(found: list[torch.Tensor], asked: list[torch.Tensor]) -> bool:
+    """True if tensors agree in shapes, strides and dtypes."""
     return len(found) == len(asked) and all(
         left.shape == right.shape and left.stride() == right.stride() and left.dtype == right.dtype
         for left, right in zip(found, asked, strict=True)
