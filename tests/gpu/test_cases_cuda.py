@@ -174,14 +174,19 @@ def evaluate(client, case):
     return list(client.evaluate_kernel(request, 280))[-1].evaluation
 
 
+def told(phases):
+    return " ".join(f"{name.removeprefix('PHASE_').lower()} {seconds:.1f}" for name, seconds in phases.items() if seconds >= 0.05)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_each_case_gets_its_verdict(evaluations, report_row, case_row, name):
     case, found = CASES[name], evaluations[name].result()
-    seconds = sum(item.elapsed.ToTimedelta().total_seconds() for item in found.phase_times)
+    phases = {evaluation_pb2.Phase.Name(item.phase): item.elapsed.ToTimedelta().total_seconds() for item in found.phase_times}
+    seconds = sum(phases.values())
     case_row(name, "cuda", verdict_of(found), cause_of(found), seconds)
     status = evaluation_pb2.TimingStatus.Name(found.timing.status).removeprefix("TIMING_STATUS_")
     latency = f"{found.timing.median_us:.2f} µs" if found.timing.HasField("median_us") else found.timing.explanation[:200]
-    report_row(f"| {name} | {verdict_of(found)} {cause_of(found)} | {status} {latency} | {seconds:.1f} s | {found.failure.message[:160]} |")
+    report_row(f"| {name} | {verdict_of(found)} {cause_of(found)} | {status} {latency} | {told(phases)} | {found.failure.message[:160]} |")
     assert (verdict_of(found), cause_of(found)) in [(case.verdict, cause) for cause in case.causes], found.failure
     assert re.search(case.says, found.failure.message), found.failure.message
     assert status == (case.timing or status)
