@@ -66,7 +66,13 @@ CASES = {
     "float16 instead of float32": Case("row_sum", "sum_in_half", FAILED, ("DTYPE",)),
     "a flat shape": Case("row_sum", "sum_of_another_shape", FAILED, ("SHAPE",)),
     "a library product where all is allowed": Case("deep_matmul", "product_in_ieee", PASSED),
-    "a library product in the triton track": Case("deep_matmul", "product_in_ieee", FAILED, ("TRACK",), "mm", track="triton_only"),
+    "a library product before a kernel": Case("deep_matmul", "product_then_a_kernel", PASSED),
+    "a library product before a kernel in the triton track": Case(
+        "deep_matmul", "product_then_a_kernel", FAILED, ("TRACK",), "mm", track="triton_only"
+    ),
+    "a library product beside a kernel that is never launched": Case(
+        "deep_matmul", "product_in_ieee", REJECTED, ("NO_KERNEL",), track="triton_only"
+    ),
     "a kernel that is never launched": Case("scale", "kernel_never_launched", REJECTED, ("NO_KERNEL",), track="triton_only"),
     "a kernel whose result is unused": Case("scale", "kernel_unused", REJECTED, ("NO_KERNEL",), track="triton_only"),
     "a right kernel in the triton track": Case("scale", "scale", PASSED, track="triton_only"),

@@ -202,6 +202,16 @@ def test_answers_of_all_repeats_are_compared_unless_they_are_large(output_bytes,
     assert kept <= len(found) <= 2 * kept, "of each, captured or plain, its last answer and a drawn one, which may be the same"
 
 
+def test_answers_too_large_to_be_kept_are_compared_at_once():
+    found = []
+    clock = RoundClock(Runner(honest), None, [torch.rand(64)], 2**32, 2**20, random.Random(1), lambda *asked: found.append(asked))
+    clock.run()
+    number = len(found)
+    assert number == 5, "four captured rounds and a plain one, a slot of each"
+    clock.settle()
+    assert len(found) == number
+
+
 def test_slots_that_exceed_the_caches_are_cold_and_never_warm():
     rounds = timed(Runner(honest), cache_bytes=300, in_detail=True)
     assert rounds.cold

@@ -208,8 +208,11 @@ class RoundClock:
         for number, answer in enumerate(kept):
             if number >= _LEAST_COMPARED and time.perf_counter() - start_s > _COMPARING_S:
                 break
-            if self._verify is not None:
-                self._verify(answer.given.arguments(), answer.output, answer.written)
+            self._compare(answer)
+
+    def _compare(self, answer: _Kept) -> None:
+        if self._verify is not None:
+            self._verify(answer.given.arguments(), answer.output, answer.written)
 
     def _checked(self) -> set[int]:
         """Numbers of the repeats whose answers are kept."""
@@ -387,7 +390,11 @@ class RoundClock:
         for at, output in found.items():
             if not self._slots.untouched(at, self._changed):
                 raise stop(FAILED, "MEMORY", TIMING, "an input was changed in a timed round; write to a tensor of its own instead")
-            self._kept.append(_Kept(self._slots.given(at), output, written[at]))
+            answer = _Kept(self._slots.given(at), output, written[at])
+            if self._output_bytes > _LARGE_BYTES:  # one is as much as there is room for
+                self._compare(answer)
+            else:
+                self._kept.append(answer)
 
     def _command(self, name: str, **arguments: Any) -> JsonObject:
         return self._runner.command(name, self._clock, **arguments)
