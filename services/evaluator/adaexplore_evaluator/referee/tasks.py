@@ -6,6 +6,7 @@ import ast
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -119,12 +120,21 @@ class TaskBook:
         max_bytes: Memory that all tasks together may hold.
         judged_elements: Size of the judged shape.
         device: Where truth is computed and compared: `cpu` or `cuda`. On a GPU the reference stays at hand for timed rounds.
+        at_work: Gives a context for what uses the device.
 
     """
 
-    def __init__(self, fleet: Fleet, max_bytes: int, judged_elements: int, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        max_bytes: int,
+        judged_elements: int,
+        device: str = "cpu",
+        at_work: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._fleet = fleet
         self._device = device
+        self._at_work = at_work
         self._max_bytes = max_bytes
         self._judged_elements = judged_elements
         self._tasks: OrderedDict[tuple[str, int], PreparedTask] = OrderedDict()
@@ -192,7 +202,9 @@ class TaskBook:
         kept = False
         try:
             session = ReferenceSession(runner, clock, self._fleet.value_bytes)
-            task = _prepare(progress, session, judged_elements, self._device)
+            with self._at_work():
+                clock.excuse()
+                task = _prepare(progress, session, judged_elements, self._device)
             kept = self._device != "cpu" and not task.audit.cause
             return replace(task, session=session) if kept else task
         except _InvalidTaskError as invalid:

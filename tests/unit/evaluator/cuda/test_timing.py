@@ -86,7 +86,7 @@ def test_launches_carry_what_the_compiler_says_and_their_share_of_time():
     ("call_s", "slot_bytes", "free_bytes", "count"),
     [
         (50e-6, 2**20, 2**37, 1000),
-        (1e-6, 2**10, 2**37, 8192),
+        (1e-6, 2**10, 2**37, 2048),
         (5e-3, 2**20, 2**37, 10),
         (0.04, 2**20, 2**37, 8),
         (1.0, 2**20, 2**37, 2),

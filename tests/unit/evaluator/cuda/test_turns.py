@@ -20,7 +20,7 @@ from pathlib import Path
 from adaexplore_evaluator.referee.cuda.site import suffers_from_others
 from adaexplore_evaluator.referee.cuda.turns import GpuTurns
 turns = GpuTurns("GPU-1", Path(sys.argv[1]))
-with turns.shared(lambda: False), turns.alone():
+with turns.job(lambda: False), turns.alone():
     print("alone", flush=True)
     sys.stdin.read()
 """
@@ -58,11 +58,8 @@ class Other:
     def _use(self, alone, whole):
         try:
             with ExitStack() as stack:
-                stack.enter_context(self.turns.shared(self.cancelled.is_set))
-                if alone:
-                    stack.enter_context(self.turns.alone())
-                if whole:
-                    stack.enter_context(self.turns.whole())
+                stack.enter_context(self.turns.job(self.cancelled.is_set))
+                stack.enter_context(self.turns.whole() if whole else self.turns.alone() if alone else self.turns.using())
                 self.has.put("turn")
                 self.leave.wait(SOON_S)
         except JobCancelledError:
@@ -123,49 +120,49 @@ def test_what_is_cancelled_waits_no_longer_and_leaves_no_lock(tmp_path):
     after.leaves()
 
 
-def test_alone_within_alone_is_the_same_turn_and_afterwards_others_share_again(tmp_path):
+def test_turns_within_turns_are_the_same_one_and_a_job_between_turns_keeps_nobody_waiting(tmp_path):
     turns = GpuTurns("GPU-1", tmp_path)
-    with turns.shared(lambda: False):
-        with turns.alone(), turns.alone():
+    with turns.job(lambda: False):
+        with turns.alone(), turns.alone(), turns.using():
+            waits = alone(tmp_path)
+            assert waits.waits()
+        assert waits.gets_its_turn() == "turn"
+        waits.leaves()
+        with turns.using(), turns.using():
+            beside = sharing(tmp_path)
+            assert beside.gets_its_turn() == "turn"
+            beside.leaves()
+            waits = alone(tmp_path)
+            assert waits.waits()
+        assert waits.gets_its_turn() == "turn"
+        waits.leaves()
+
+
+def test_who_has_the_whole_room_waits_for_every_job_and_none_begins_beside_it(tmp_path):
+    turns = GpuTurns("GPU-1", tmp_path)
+    with turns.job(lambda: False):  # between two turns, its tensors lie on the GPU
+        large = Other(tmp_path).starts(whole=True)
+        assert large.waits()
+        late = sharing(tmp_path)
+        assert late.waits()
+        with turns.alone():
             pass
-        beside = sharing(tmp_path)
-        assert beside.gets_its_turn() == "turn"
-        beside.leaves()
-
-
-def test_who_has_the_whole_room_waits_for_those_who_wait_for_a_turn_too(tmp_path):
-    timing = alone(tmp_path)
-    timing.gets_its_turn()
-    waiting = alone(tmp_path)  # has its tensors on the GPU already
-    assert waiting.waits()
-    large = Other(tmp_path).starts(whole=True)
-    assert large.waits()
-    late = sharing(tmp_path)
-    assert late.waits()
-    timing.leaves()
-    assert waiting.gets_its_turn() == "turn"
-    assert large.waits()
-    waiting.leaves()
-    assert late.gets_its_turn() == "turn"
-    assert large.waits()
-    last = sharing(tmp_path)
-    assert last.waits()
-    late.leaves()
+        assert large.waits()
     assert large.gets_its_turn() == "turn"
-    assert last.waits()
+    assert late.waits()
     large.leaves()
-    assert last.gets_its_turn() == "turn"
-    last.leaves()
+    assert late.gets_its_turn() == "turn"
+    late.leaves()
 
 
 def test_two_that_want_the_whole_room_get_it_one_after_the_other_and_share_again(tmp_path):
     turns = GpuTurns("GPU-1", tmp_path)
-    with turns.shared(lambda: False):
-        with turns.whole(), turns.whole(), turns.alone():
+    with turns.job(lambda: False):
+        with turns.whole(), turns.whole(), turns.alone(), turns.using():
             other = Other(tmp_path).starts(whole=True)
             assert other.waits()
         assert other.waits(), "the share that is left is one of a job that may hold memory"
-        with turns.alone():
+        with turns.using():
             pass
     assert other.gets_its_turn() == "turn"
     other.leaves()
@@ -187,7 +184,7 @@ def test_other_users_of_the_host_may_lock_the_same_files(tmp_path, umask):
 
     before = os.umask(umask)
     try:
-        with GpuTurns("GPU-2", tmp_path).shared(lambda: False):
+        with GpuTurns("GPU-2", tmp_path).job(lambda: False):
             assert {oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == {"0o666"}
     finally:
         os.umask(before)

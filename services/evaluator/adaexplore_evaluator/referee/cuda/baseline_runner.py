@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from adaexplore_evaluator.devices.cpu.baseline import BaselineKind
 from adaexplore_evaluator.referee.clock import TIMING, PhaseClock
@@ -26,6 +26,7 @@ from adaexplore_evaluator.referee.values import MalformedReplyError, leaves
 from adaexplore_evaluator.runner.wire import Value, WireError
 
 _PREPARE_S = 300.0
+Using = Callable[[], AbstractContextManager[None]]
 _LEAST_SLOTS = 2
 # What a task that torch's compiler cannot take may do to the process that tries.
 _FAILS_WITH = (RunnerFailureError, RunnerTimeoutError, RunnerEndedError)
@@ -40,6 +41,7 @@ class BaselineRunner:
         task: The task.
         arguments: Makes arguments and state at the full shape.
         cache_bytes: Size of the GPU's largest cache.
+        using: Gives a context in which the GPU may be used beside others; for all but what is measured.
 
     Attributes:
         even: Whether slots are scaled evenly, see `Slots`; found out with the first baseline.
@@ -50,21 +52,28 @@ class BaselineRunner:
     """
 
     def __init__(
-        self, fleet: Fleet, now_s: Callable[[], float], task: PreparedTask, arguments: Callable[[], tuple[Made, Value]], cache_bytes: int
+        self,
+        fleet: Fleet,
+        now_s: Callable[[], float],
+        task: PreparedTask,
+        arguments: Callable[[], tuple[Made, Value]],
+        cache_bytes: int,
+        using: Using = nullcontext,
     ) -> None:
         runner = fleet.reference()
         if not isinstance(runner, CudaRunner):
             raise WorkerLostError("the reference runner is on no GPU")
         self._fleet, self._now_s, self._runner = fleet, now_s, runner
-        self._arguments, self._cache_bytes = arguments, cache_bytes
+        self._arguments, self._cache_bytes, self._using = arguments, cache_bytes, using
         self._bound: BaselineKind | None = None
         self.even = False
         clock = own_clock(now_s)
         self._session = ReferenceSession(runner, clock, fleet.value_bytes)
         with self._closed_on_failure(), reference_at_work():
             runner.wait_until_ready(clock)
-            self._session.load(task.source)
-            self._session.make_state(task.seed, moved=False)
+            with using():
+                self._session.load(task.source)
+                self._session.make_state(task.seed, moved=False)
 
     @property
     def alive(self) -> bool:
@@ -76,7 +85,7 @@ class BaselineRunner:
 
         What torch compiled for one instance serves the next one of the same process. Where it fails, `measure` tells.
         """
-        with suppress(WorkerLostError), self._closed_on_failure(), reference_at_work():
+        with self._using(), suppress(WorkerLostError), self._closed_on_failure(), reference_at_work():
             made, state = self._arguments()
             clock = own_clock(self._now_s)
             self._session.under(clock).bind(BaselineKind.COMPILED.value, made, state)

@@ -6,6 +6,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,7 +15,7 @@ import torch
 from adaexplore_evaluator.devices.cpu.baseline import BaselineKind
 from adaexplore_evaluator.devices.cpu.datasheet import UnknownTargetError, datasheet
 from adaexplore_evaluator.referee.cases import Case
-from adaexplore_evaluator.referee.cuda.baseline_runner import BaselineRunner, own_clock, reference_at_work
+from adaexplore_evaluator.referee.cuda.baseline_runner import BaselineRunner, Using, own_clock, reference_at_work
 from adaexplore_evaluator.referee.cuda.canary import Canary, Reading
 from adaexplore_evaluator.referee.cuda.ceilings import MeasuredCeilings
 from adaexplore_evaluator.referee.cuda.slots import SCALED, drawn, same_types
@@ -41,6 +42,7 @@ class Baselines:
         fleet: Starts reference runners on the GPU.
         now_s: A monotonic clock in seconds.
         canary: Tells whether the GPU's speed has drifted.
+        using: Gives a context in which the GPU may be used beside others.
 
     Attributes:
         value_bytes: Size that the tensors of one value may have together.
@@ -49,7 +51,8 @@ class Baselines:
 
     """
 
-    def __init__(self, fleet: Fleet, now_s: Callable[[], float], canary: Canary) -> None:
+    def __init__(self, fleet: Fleet, now_s: Callable[[], float], canary: Canary, using: Using = nullcontext) -> None:
+        self._using = using
         self._fleet = fleet
         self._now_s = now_s
         self._canary = canary
@@ -101,7 +104,7 @@ class Baselines:
         return tuple(other for other in drawn if same_types(tensors_of(other), tensors))
 
     def prepare(self, task: PreparedTask) -> None:
-        """Start what measures the task's baselines and compile them, unless they are known; others may use the GPU meanwhile.
+        """Start what measures the task's baselines and compile them, unless they are known; others use the GPU meanwhile.
 
         Raises:
             WorkerLostError: The reference cannot be loaded.
@@ -217,7 +220,7 @@ class Baselines:
             self.release()
             # Drawn when they are needed: at full shape they may be large.
             arguments = partial(self.full, task, task.cases[0], seeded=False)
-            self._kept = (key, BaselineRunner(self._fleet, self._now_s, task, arguments, self.cache_bytes))
+            self._kept = (key, BaselineRunner(self._fleet, self._now_s, task, arguments, self.cache_bytes, self._using))
             self._kept[1].even = self._even.get(key, False)
         return self._kept[1]
 

@@ -6,8 +6,8 @@ import re
 import secrets
 import statistics
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -95,21 +95,34 @@ class CudaRound(Round):
             raise self._crowded() from error
 
     def _judged(self) -> Timing:
-        self._load()
+        with self._using():
+            self._load()
         demand_alone(self._runner, self._clock.phase)
         cases = self._task.default_cases if self._options.seeded else self._task.cases
         for group in _by_state(cases):
-            self._construct(group[0])
+            with self._using():
+                self._construct(group[0])
             for case in group:
-                self._checker.check(case)
-        self._construct(cases[0])
-        for _repeat in range(_REPEATED_CALLS):
-            self._checker.check(cases[0])
+                with self._using():
+                    self._checker.check(case)
+        with self._using():
+            self._construct(cases[0])
+            for _repeat in range(_REPEATED_CALLS):
+                self._checker.check(cases[0])
         demand_alone(self._runner, self._clock.phase)
-        self._hold_to_track(self._caller.launches, cases)
+        with self._using():
+            self._hold_to_track(self._caller.launches, cases)
         launches = list(self._checker.first.launches) if self._checker.first else []
         self._checker.release()
         return self._timed(launches, cases[0])
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        """Use the GPU beside others; nobody pays for the wait."""
+        self._clock.left_s()  # what was used so far counts
+        with self._turns.using():
+            self._clock.excuse()
+            yield
 
     def _crowded(self) -> Exception:
         """What it means that the referee's own copies find no memory: most often that a candidate keeps it."""
@@ -125,9 +138,10 @@ class CudaRound(Round):
         self._clock.begin(TIMING, "timing")
         # What takes long and need not be alone comes before and between: compiling the baselines, and starting the tracer.
         self._baselines.prepare(self._task)
-        made, state = self._baselines.full(self._task, own, self._options.seeded)
-        proof = Proof(self._task, self._baselines.session(self._task), made, state, own)
-        even = self._baselines.even(self._task, made, state)
+        with self._using():
+            made, state = self._baselines.full(self._task, own, self._options.seeded)
+            proof = Proof(self._task, self._baselines.session(self._task), made, state, own)
+            even = self._baselines.even(self._task, made, state)
         with self._turns.alone():
             self._clock.excuse()
             start_s = time.perf_counter()
@@ -144,7 +158,8 @@ class CudaRound(Round):
                 others=made.others,
             )
             rounds, reading, drift = self._steady(clock)
-        clock.settle()
+        with self._using():
+            clock.settle()
         self._start_tracer()
         with self._turns.alone():
             self._clock.excuse()

@@ -66,14 +66,14 @@ class CudaJobs(Jobs):
         self._turns = turns or GpuTurns(gpu.uuid)
         torch.zeros(1, device="cuda")  # makes this process's context, in which memory of runners is opened
         torch.cuda.manual_seed(secrets.randbits(63))  # torch begins every process with one seed, which a candidate knows
-        self._baselines = Baselines(fleet, now_s, Canary(now_s))
+        self._baselines = Baselines(fleet, now_s, Canary(now_s), self._turns.using)
         self._surely_invalid: set[str] = set()
-        tasks = TaskBook(fleet, int(_TASK_SHARE * _memory_bytes() / sharers), _JUDGED_ELEMENTS, "cuda")
+        tasks = TaskBook(fleet, int(_TASK_SHARE * _memory_bytes() / sharers), _JUDGED_ELEMENTS, "cuda", self._turns.using)
         super().__init__(fleet, settings, now_s, tasks, Judge(fleet, now_s, self._round))
 
     def do(self, number: int, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
         """Do a job and return its result; raises as `Jobs.do` does, and GpuLostError if the GPU does not work any more."""
-        with self._turns.shared(cancelled):
+        with self._turns.job(cancelled):
             try:
                 return self._done(number, job, progress, cancelled)
             finally:
@@ -152,7 +152,7 @@ def suffers_from_others(result: JsonObject) -> bool:
 
 def cuda_fleet(sandbox: Sandbox, sharers: int = 1) -> Fleet:
     """Runners on the GPU that the sandbox shows, for one of so many referees that share it."""
-    spares = {Role.CANDIDATE: _SPARE_CANDIDATES, Role.REFERENCE: _SPARE_REFERENCES} if sharers == 1 else {}
+    spares = {Role.CANDIDATE: _SPARE_CANDIDATES if sharers == 1 else 1, Role.REFERENCE: _SPARE_REFERENCES}
     return Fleet(sandbox, int(_VALUE_SHARE * _memory_bytes() / sharers), CudaRunner, spares)
 
 

@@ -13,7 +13,8 @@ from adaexplore_evaluator.referee.cuda.runner import CudaRunner
 from adaexplore_evaluator.referee.values import MalformedReplyError, memory_of
 from adaexplore_evaluator.runner.wire import Tree, Value, encode_types, map_tensors, tensors_of
 
-_MOST_SLOTS = 8192
+# A round of more takes longer to write than to run, and tells little more.
+_MOST_SLOTS = 2048
 # Every tensor of every slot is an entry of one answer, whose size is limited.
 _MOST_TENSORS = 24_000
 _LEAST_SLOTS = 2

@@ -1,7 +1,7 @@
 """Turns on one GPU: many referees prepare and check at a time, one alone times; across all evaluators of this host.
 
-Beside the turn there is the room: every job holds a share of it from its beginning to its end, also while it waits for a turn, so that
-whoever has the whole room is the only one that keeps tensors of a job on the GPU.
+A turn is held only while the GPU is used: who starts a process, compiles or waits keeps nobody from timing. Beside the turn there is the
+room: every job holds a share of it from its beginning to its end, so that whoever has all of it is the only one with tensors on the GPU.
 """
 
 from __future__ import annotations
@@ -34,44 +34,60 @@ class GpuTurns:
         place = folder or Path(tempfile.gettempdir())
         self._turn = _Lock(place / f"adaexplore-{uuid}.gate", place / f"adaexplore-{uuid}.lock")
         self._room = _Lock(place / f"adaexplore-{uuid}.room-gate", place / f"adaexplore-{uuid}.room")
-        self._is_alone = self._is_whole = False
+        self._holds = self._is_alone = self._is_whole = False
         self._cancelled: Callable[[], bool] = lambda: False
 
     @contextmanager
-    def shared(self, cancelled: Callable[[], bool]) -> Iterator[None]:
-        """Use the GPU beside others for the body; JobCancelledError if the caller gives up first."""
+    def job(self, cancelled: Callable[[], bool]) -> Iterator[None]:
+        """The body is a job, which may use the GPU; JobCancelledError, here and in all below, if its caller gives up while it waits."""
         self._cancelled = cancelled
         with self._room.opened(), self._turn.opened():
             self._room.take(fcntl.LOCK_SH, cancelled)
-            self._turn.take(fcntl.LOCK_SH, cancelled)
             yield
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Within a job: use the GPU beside others for the body. What is within it, or within `alone`, is the same turn."""
+        if self._holds:
+            yield
+            return
+        self._turn.take(fcntl.LOCK_SH, self._cancelled)
+        self._holds = True
+        try:
+            yield
+        finally:
+            self._holds = False
+            self._turn.leave()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within a shared turn: nobody else uses the GPU for the body; JobCancelledError if the caller gives up first."""
+        """Within a job, but not within `using`: nobody else uses the GPU for the body."""
         if self._is_alone:
             yield
             return
-        with self._turn.exchanged(self._cancelled):
-            self._is_alone = True
-            try:
-                yield
-            finally:
-                self._is_alone = False
+        self._turn.take(fcntl.LOCK_EX, self._cancelled)
+        self._holds = self._is_alone = True
+        try:
+            yield
+        finally:
+            self._holds = self._is_alone = False
+            self._turn.leave()
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Within a shared turn: no other job holds memory of the GPU for the body, nor uses it; JobCancelledError as `alone`."""
+        """Within a job, but not within `using`: no other job has tensors on the GPU for the body, nor uses it."""
         if self._is_whole:
             yield
             return
-        self._turn.leave()
-        with self._room.exchanged(self._cancelled), self.alone():
+        self._room.leave()
+        self._room.take(fcntl.LOCK_EX, self._cancelled)
+        with self.alone():
             self._is_whole = True
             try:
                 yield
             finally:
                 self._is_whole = False
+                self._room.share()
 
 
 class _Lock:
@@ -103,15 +119,9 @@ class _Lock:
     def leave(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
-    @contextmanager
-    def exchanged(self, cancelled: Callable[[], bool]) -> Iterator[None]:
-        """All of it instead of a share for the body."""
-        self.leave()
-        self.take(fcntl.LOCK_EX, cancelled)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._fd, fcntl.LOCK_SH)
+    def share(self) -> None:
+        """A share instead of all of it."""
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
 
 
 def _wait(fd: int, kind: int, cancelled: Callable[[], bool]) -> None:
