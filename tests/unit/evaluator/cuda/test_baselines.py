@@ -1,6 +1,7 @@
 """When baselines are measured: once, again after a drift of the GPU, and again for a leader."""
 
 import types
+from dataclasses import replace
 
 import pytest
 import torch
@@ -247,14 +248,24 @@ class Session:
 @pytest.fixture
 def runner(monkeypatch):
     """A runner of baselines whose rounds end as `ends` say, in turn; `evens` tells how slots were scaled."""
-    ends, evens = [], []
+    ends, evens, asked = [], [], []
 
     class Clock:
         def __init__(self, *_, output_tensors, even, others):
             assert output_tensors == 2
             evens.append(even)
 
-        def believed(self):
+        def prepare(self):
+            asked.append("prepare")
+
+        def profiled(self, found):
+            asked.append("profiled")
+            return found
+
+        def close(self):
+            asked.append("close")
+
+        def run(self):
             end = ends.pop(0)
             if isinstance(end, Exception):
                 raise end
@@ -267,7 +278,7 @@ def runner(monkeypatch):
     prepared = types.SimpleNamespace(source="task", seed=1)
     made = types.SimpleNamespace(inputs=[], others=())
     found = runner_module.BaselineRunner(fleet, lambda: 0.0, prepared, lambda: (made, {}), 1)
-    return types.SimpleNamespace(of=found, process=process, ends=ends, evens=evens)
+    return types.SimpleNamespace(of=found, process=process, ends=ends, evens=evens, asked=asked)
 
 
 ROUNDS = Rounds((1.0,), (), 8, True)
@@ -299,6 +310,12 @@ def test_a_reference_that_refuses_inputs_scaled_one_by_one_gets_evenly_scaled_on
     assert len(runner.of.measured()) == 2
     assert runner.evens == [False, True, True]
     assert runner.of.even
+
+
+def test_a_baseline_is_only_profiled_where_its_graph_does_not_tell_its_kernels(runner):
+    runner.ends += [replace(ROUNDS, nodes=3.0), ROUNDS]
+    assert len(runner.of.measured()) == 2
+    assert runner.asked == ["prepare", "close", "prepare", "profiled", "close"]
 
 
 @pytest.mark.parametrize("end", [refused(), RunnerTimeoutError(), RunnerEndedError(None, "")])

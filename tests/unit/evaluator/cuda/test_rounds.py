@@ -117,6 +117,7 @@ def doubled(arguments, output, _written=()):
 def timed(runner, verify=doubled, cache_bytes=2**20, in_detail=False):
     x = torch.rand(64)
     clock = RoundClock(runner, None, [x], 256, cache_bytes, random.Random(1), verify, in_detail=in_detail)
+    clock.prepare()
     found = clock.run()
     clock.settle()
     found = clock.profiled(found) if in_detail else found
@@ -147,19 +148,6 @@ def test_a_call_is_timed_with_cold_and_with_warm_caches():
     assert rounds.caches.warm_us == pytest.approx(1e6 * (CALL_S - WARM_S))
 
 
-def believed(runner):
-    return RoundClock(runner, None, [torch.rand(64)], 256, 2**20, random.Random(1), None).believed()
-
-
-def test_a_baseline_is_only_profiled_where_its_graph_does_not_tell_its_kernels():
-    known, unknown = Runner(honest), Runner(honest)
-    unknown.tells_nodes = False
-    assert believed(known).nodes == 3.0
-    assert "spans" not in known.asked
-    assert believed(unknown).profiled > 0
-    assert unknown.asked.count("spans") == 1
-
-
 def test_a_candidate_is_profiled_after_all_that_is_timed():
     runner = Runner(honest)
     found = timed(runner, in_detail=True)
@@ -188,6 +176,7 @@ def test_what_stops_computing_before_the_last_repeats_is_met(after):
     for seed in range(30):
         replays.clear()
         clock = RoundClock(Counts(subject), None, [torch.rand(64)], 256, 2**20, random.Random(seed), doubled)
+        clock.prepare()
         clock.run()
         with pytest.raises(AssertionError):
             clock.settle()
@@ -197,6 +186,7 @@ def test_what_stops_computing_before_the_last_repeats_is_met(after):
 def test_answers_of_all_repeats_are_compared_unless_they_are_large(output_bytes, kept):
     found = []
     clock = RoundClock(Runner(honest), None, [torch.rand(64)], output_bytes, 2**20, random.Random(1), lambda *asked: found.append(asked))
+    clock.prepare()
     clock.run()
     clock.settle()
     assert kept <= len(found) <= 2 * kept, "of each, captured or plain, its last answer and a drawn one, which may be the same"
@@ -205,6 +195,7 @@ def test_answers_of_all_repeats_are_compared_unless_they_are_large(output_bytes,
 def test_answers_too_large_to_be_kept_are_compared_at_once():
     found = []
     clock = RoundClock(Runner(honest), None, [torch.rand(64)], 2**32, 2**20, random.Random(1), lambda *asked: found.append(asked))
+    clock.prepare()
     clock.run()
     number = len(found)
     assert number == 5, "four captured rounds and a plain one, a slot of each"
@@ -316,10 +307,12 @@ def test_what_a_call_writes_to_its_arguments_is_checked_in_rounds_too(right):
 
     clock = RoundClock(InPlace(subject), None, [torch.rand(64)], 256, 2**20, random.Random(1), verify, changed=(0,), in_detail=True)
     if not right:
+        clock.prepare()
         clock.run()
         with pytest.raises(AssertionError, match="wrong"):
             clock.settle()
         return
+    clock.prepare()
     assert clock.run().caches.warm_us is None
 
 
@@ -401,6 +394,7 @@ def test_a_memo_of_integers_is_met_in_a_round():
         output.copy_(2 * draws[0][0])
 
     clock = RoundClock(Runner(memo), None, draws[0], 256, 2**20, random.Random(1), doubled, others=draws[1:])
+    clock.prepare()
     clock.run()
     with pytest.raises(AssertionError):
         clock.settle()

@@ -128,6 +128,16 @@ def test_turns_within_turns_are_the_same_one_and_a_job_between_turns_keeps_nobod
             assert waits.waits()
         assert waits.gets_its_turn() == "turn"
         waits.leaves()
+        with turns.using():
+            with turns.alone():
+                waits = sharing(tmp_path)
+                assert waits.waits()
+            assert waits.gets_its_turn() == "turn"
+            waits.leaves()
+            waits = alone(tmp_path)
+            assert waits.waits()
+        assert waits.gets_its_turn() == "turn"
+        waits.leaves()
         with turns.using(), turns.using():
             beside = sharing(tmp_path)
             assert beside.gets_its_turn() == "turn"

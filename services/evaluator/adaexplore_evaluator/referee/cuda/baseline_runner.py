@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 
 from adaexplore_evaluator.devices.cpu.baseline import BaselineKind
 from adaexplore_evaluator.referee.clock import TIMING, PhaseClock
@@ -12,6 +12,7 @@ from adaexplore_evaluator.referee.cuda.clock import RoundClock, Rounds
 from adaexplore_evaluator.referee.cuda.runner import CudaRunner
 from adaexplore_evaluator.referee.cuda.slots import Slots
 from adaexplore_evaluator.referee.cuda.timing import MeasuredBaseline, baseline_of
+from adaexplore_evaluator.referee.cuda.turns import FreeTurns, Turns
 from adaexplore_evaluator.referee.fleet import Fleet
 from adaexplore_evaluator.referee.reference import Made, ReferenceSession
 from adaexplore_evaluator.referee.runners import (
@@ -26,7 +27,7 @@ from adaexplore_evaluator.referee.values import MalformedReplyError, leaves
 from adaexplore_evaluator.runner.wire import Value, WireError
 
 _PREPARE_S = 300.0
-Using = Callable[[], AbstractContextManager[None]]
+_FREE = FreeTurns()
 _LEAST_SLOTS = 2
 # What a task that torch's compiler cannot take may do to the process that tries.
 _FAILS_WITH = (RunnerFailureError, RunnerTimeoutError, RunnerEndedError)
@@ -41,7 +42,7 @@ class BaselineRunner:
         task: The task.
         arguments: Makes arguments and state at the full shape.
         cache_bytes: Size of the GPU's largest cache.
-        using: Gives a context in which the GPU may be used beside others; for all but what is measured.
+        turns: Turns on the GPU: alone for what is measured, beside others for the rest.
 
     Attributes:
         even: Whether slots are scaled evenly, see `Slots`; found out with the first baseline.
@@ -58,20 +59,20 @@ class BaselineRunner:
         task: PreparedTask,
         arguments: Callable[[], tuple[Made, Value]],
         cache_bytes: int,
-        using: Using = nullcontext,
+        turns: Turns = _FREE,
     ) -> None:
         runner = fleet.reference()
         if not isinstance(runner, CudaRunner):
             raise WorkerLostError("the reference runner is on no GPU")
         self._fleet, self._now_s, self._runner = fleet, now_s, runner
-        self._arguments, self._cache_bytes, self._using = arguments, cache_bytes, using
+        self._arguments, self._cache_bytes, self._turns = arguments, cache_bytes, turns
         self._bound: BaselineKind | None = None
         self.even = False
         clock = own_clock(now_s)
         self._session = ReferenceSession(runner, clock, fleet.value_bytes)
         with self._closed_on_failure(), reference_at_work():
             runner.wait_until_ready(clock)
-            with using():
+            with turns.using():
                 self._session.load(task.source)
                 self._session.make_state(task.seed, moved=False)
 
@@ -85,7 +86,7 @@ class BaselineRunner:
 
         What torch compiled for one instance serves the next one of the same process. Where it fails, `measure` tells.
         """
-        with self._using(), suppress(WorkerLostError), self._closed_on_failure(), reference_at_work():
+        with self._turns.using(), suppress(WorkerLostError), self._closed_on_failure(), reference_at_work():
             made, state = self._arguments()
             clock = own_clock(self._now_s)
             self._session.under(clock).bind(BaselineKind.COMPILED.value, made, state)
@@ -104,7 +105,8 @@ class BaselineRunner:
 
     def measure(self, kind: BaselineKind) -> MeasuredBaseline | None:
         """One kind; None if torch's compiler fails on the task, or its process with it. WorkerLostError if eager fails."""
-        made, state = self._arguments()
+        with self._turns.using():
+            made, state = self._arguments()
         with self._closed_on_failure(), reference_at_work():
             try:
                 return self._measured(kind, made, state)
@@ -121,16 +123,17 @@ class BaselineRunner:
     def _measured(self, kind: BaselineKind, made: Made, state: Value) -> MeasuredBaseline:
         clock = own_clock(self._now_s)
         session = self._session.under(clock)
-        if self._bound is not kind:
-            session.bind(kind.value, made, state)
-        self._bound = kind
-        outputs = leaves(session.run(made, state, "class", shape="full"))
+        with self._turns.using():
+            if self._bound is not kind:
+                session.bind(kind.value, made, state)
+            self._bound = kind
+            outputs = leaves(session.run(made, state, "class", shape="full"))
         sizes = [item.numel() * item.element_size() for item in outputs]
         del outputs
 
         def rounds() -> Rounds:
             arguments = (self._runner, clock, made.inputs, sum(sizes), self._cache_bytes, secrets.SystemRandom(), None)
-            return RoundClock(*arguments, output_tensors=len(sizes), even=self.even, others=made.others).believed()
+            return self._timed(RoundClock(*arguments, output_tensors=len(sizes), even=self.even, others=made.others))
 
         try:
             return baseline_of(kind, rounds())
@@ -144,6 +147,17 @@ class BaselineRunner:
         except RunnerFailureError:
             self.even = False
             raise
+
+    def _timed(self, rounds: RoundClock) -> Rounds:
+        with self._turns.using():
+            rounds.prepare()
+        with self._turns.alone():
+            found = rounds.run()
+        with self._turns.using():
+            # A baseline is believed: where its graph tells its kernels, nothing else about them is asked.
+            found = found if found.nodes else rounds.profiled(found)
+            rounds.close()
+        return found
 
     def _drop_rounds(self) -> None:
         """What a round that failed has left takes memory from the rounds of candidates."""

@@ -6,7 +6,6 @@ import hashlib
 import math
 import secrets
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,11 +14,12 @@ import torch
 from adaexplore_evaluator.devices.cpu.baseline import BaselineKind
 from adaexplore_evaluator.devices.cpu.datasheet import UnknownTargetError, datasheet
 from adaexplore_evaluator.referee.cases import Case
-from adaexplore_evaluator.referee.cuda.baseline_runner import BaselineRunner, Using, own_clock, reference_at_work
+from adaexplore_evaluator.referee.cuda.baseline_runner import BaselineRunner, own_clock, reference_at_work
 from adaexplore_evaluator.referee.cuda.canary import Canary, Reading
 from adaexplore_evaluator.referee.cuda.ceilings import MeasuredCeilings
 from adaexplore_evaluator.referee.cuda.slots import SCALED, drawn, same_types
 from adaexplore_evaluator.referee.cuda.timing import STEADY, MeasuredBaseline, spread
+from adaexplore_evaluator.referee.cuda.turns import FreeTurns, Turns
 from adaexplore_evaluator.referee.fleet import Fleet
 from adaexplore_evaluator.referee.reference import Made, ReferenceSession
 from adaexplore_evaluator.referee.runners import (
@@ -30,6 +30,7 @@ from adaexplore_evaluator.referee.timing import bytes_of
 from adaexplore_evaluator.referee.values import objects
 from adaexplore_evaluator.runner.wire import Value, tensors_of
 
+_FREE = FreeTurns()
 _LOOKS = 3
 _OTHER_DRAWS = 3
 _MOST_DRAWN_BYTES = 1 << 30
@@ -42,7 +43,7 @@ class Baselines:
         fleet: Starts reference runners on the GPU.
         now_s: A monotonic clock in seconds.
         canary: Tells whether the GPU's speed has drifted.
-        using: Gives a context in which the GPU may be used beside others.
+        turns: Turns on the GPU: alone for what is measured, beside others for the rest.
 
     Attributes:
         value_bytes: Size that the tensors of one value may have together.
@@ -51,8 +52,8 @@ class Baselines:
 
     """
 
-    def __init__(self, fleet: Fleet, now_s: Callable[[], float], canary: Canary, using: Using = nullcontext) -> None:
-        self._using = using
+    def __init__(self, fleet: Fleet, now_s: Callable[[], float], canary: Canary, turns: Turns = _FREE) -> None:
+        self._turns = turns
         self._fleet = fleet
         self._now_s = now_s
         self._canary = canary
@@ -115,8 +116,9 @@ class Baselines:
             self._runner(key, task).compile()
 
     def reading(self) -> Reading:
-        """How fast the GPU is now; nobody else may use it."""
-        return self._canary.read()
+        """How fast the GPU is now."""
+        with self._turns.alone():
+            return self._canary.read()
 
     def refresh(self, task: PreparedTask, timed: Reading | None = None) -> bool:
         """Measure the task's baselines unless they are known and the GPU was as fast then; whether that was needed.
@@ -136,7 +138,7 @@ class Baselines:
         if key in self._known and not self._drift_from(self._known[key].reading, timed):
             return False
         for _look in range(_LOOKS):
-            before = self._canary.read()
+            before = self.reading()
             runner = self._runner(key, task)
             found = runner.measured()
             if any(spread(item.rounds.samples_us) > STEADY for item in found):
@@ -191,7 +193,7 @@ class Baselines:
     def _drift_from(self, reading: Reading, timed: Reading | None = None) -> str:
         found = timed.drifted_from(reading) if timed else ""
         for _look in range(0 if timed else _LOOKS):
-            found = self._canary.read().drifted_from(reading)
+            found = self.reading().drifted_from(reading)
             if not found:
                 break
         return found
@@ -220,7 +222,7 @@ class Baselines:
             self.release()
             # Drawn when they are needed: at full shape they may be large.
             arguments = partial(self.full, task, task.cases[0], seeded=False)
-            self._kept = (key, BaselineRunner(self._fleet, self._now_s, task, arguments, self.cache_bytes, self._using))
+            self._kept = (key, BaselineRunner(self._fleet, self._now_s, task, arguments, self.cache_bytes, self._turns))
             self._kept[1].even = self._even.get(key, False)
         return self._kept[1]
 

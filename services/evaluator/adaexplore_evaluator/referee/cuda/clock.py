@@ -164,18 +164,30 @@ class RoundClock:
         self._in_detail = in_detail
         self._output_tensors = output_tensors
         self._halves = _Halves()
+        self._count = 0
+        self._reason = ""
         self._kept: list[_Kept] = []
 
-    def run(self) -> Rounds:
-        """All rounds; slots and graphs stay until `close`, answers are compared by `settle`. Raises what the runner's failures raise."""
+    def prepare(self) -> None:
+        """Find out how long rounds must be, fill their slots and capture their graphs; others may use the GPU meanwhile.
+
+        Raises what the runner's failures raise.
+        """
         self.close()
-        self._kept = []
         count = self._affordable(self._probed(min(_LEAST_PROBED, self._affordable(0.0))))
         if count > _MOST_PROBED:  # so few calls told little but what a round costs
             count = self._affordable(self._probed(_MOST_PROBED))
         self._open(count)
-        halves = self._halves = _Halves()
-        reason = self._capture(halves, count)
+        self._count, self._halves = count, _Halves()
+        self._reason = self._capture(self._halves, count)
+
+    def run(self) -> Rounds:
+        """All rounds that were prepared, whose slots and graphs stay until `close`; `settle` compares the answers that they leave.
+
+        Raises what the runner's failures raise.
+        """
+        halves, count, reason = self._halves, self._count, self._reason
+        self._kept = []
         busy: list[float] = []
         plain: list[float] = []
         checked = self._checked()
@@ -188,13 +200,6 @@ class RoundClock:
         found = Rounds(tuple(busy[_DISCARDED:]), tuple(plain[_DISCARDED:]), count, cold, reason, nodes=halves.nodes)
         if found.busy_us and self._in_detail:
             found = replace(found, caches=self._caches(halves, count, statistics.median(found.busy_us), cold))
-        return found
-
-    def believed(self) -> Rounds:
-        """As `run` of a subject that is trusted, which leaves nothing; only where no graph tells its kernels the profiler is asked."""
-        found = self.run()
-        found = found if found.nodes else self.profiled(found)
-        self.close()
         return found
 
     def settle(self) -> None:

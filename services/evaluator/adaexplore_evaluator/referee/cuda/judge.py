@@ -124,6 +124,14 @@ class CudaRound(Round):
             self._clock.excuse()
             yield
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else uses the GPU; nobody pays for the wait."""
+        self._clock.left_s()
+        with self._turns.alone():
+            self._clock.excuse()
+            yield
+
     def _crowded(self) -> Exception:
         """What it means that the referee's own copies find no memory: most often that a candidate keeps it."""
         free_bytes, total_bytes = torch.cuda.mem_get_info()
@@ -142,33 +150,24 @@ class CudaRound(Round):
             made, state = self._baselines.full(self._task, own, self._options.seeded)
             proof = Proof(self._task, self._baselines.session(self._task), made, state, own)
             even = self._baselines.even(self._task, made, state)
-        with self._turns.alone():
-            self._clock.excuse()
+        with self._alone():
             start_s = time.perf_counter()
             self._construct_for(made, state)
             setup_us = 1e6 * (time.perf_counter() - start_s)
-            self._command("bind_rounds")
-            clock = RoundClock(
-                *(self._gpu, self._clock, made.inputs, proof.output_bytes, self._baselines.cache_bytes, self._draw),
-                self._unpaid(proof.verify),
-                changed=own.made.changed,
-                in_detail=True,
-                output_tensors=proof.output_tensors,
-                even=even,
-                others=made.others,
-            )
-            rounds, reading, drift = self._steady(clock)
-        with self._using():
-            clock.settle()
-        self._start_tracer()
-        with self._turns.alone():
-            self._clock.excuse()
-            rounds = clock.profiled(rounds)
-            clock.close()
-            self._hold_kernels_to_track(rounds, triton_names(self._caller.launches))
-            self._gpu.close()  # nothing of a candidate may be alive where a baseline is measured
-            timing = replace(self._confirmed(rounds, launches, reading, drift), setup_us=setup_us)
-            self._clock.excuse()
+        clock = RoundClock(
+            *(self._gpu, self._clock, made.inputs, proof.output_bytes, self._baselines.cache_bytes, self._draw),
+            self._unpaid(proof.verify),
+            changed=own.made.changed,
+            in_detail=True,
+            output_tensors=proof.output_tensors,
+            even=even,
+            others=made.others,
+        )
+        rounds, reading, drift = self._steady(clock)
+        self._hold_kernels_to_track(rounds, triton_names(self._caller.launches))
+        self._gpu.close()  # nothing of a candidate may be alive where a baseline is measured
+        timing = replace(self._confirmed(rounds, launches, reading, drift), setup_us=setup_us)
+        self._clock.excuse()
         return replace(timing, explanation=DEFAULTS_ONLY + timing.explanation) if self._options.seeded else timing
 
     def _start_tracer(self) -> None:
@@ -179,13 +178,22 @@ class CudaRound(Round):
 
     def _steady(self, clock: RoundClock) -> tuple[Rounds, Reading, str]:
         """Rounds during which the GPU stayed as fast as it was, how fast that is, and in words what changed if it never did."""
+        with self._using():
+            self._command("bind_rounds")
+            clock.prepare()
         for _attempt in range(_ATTEMPTS):
-            before = self._reading()
-            rounds = clock.run()
-            after = self._reading()
+            with self._alone():
+                before = self._reading()
+                rounds = clock.run()
+                after = self._reading()
             drift = after.drifted_from(before)
             if not drift:
                 break
+        with self._using():
+            clock.settle()
+        self._start_tracer()
+        with self._alone():
+            rounds = clock.profiled(rounds)
         return rounds, after, drift
 
     def _reading(self) -> Reading:

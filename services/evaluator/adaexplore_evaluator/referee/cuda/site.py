@@ -66,7 +66,7 @@ class CudaJobs(Jobs):
         self._turns = turns or GpuTurns(gpu.uuid)
         torch.zeros(1, device="cuda")  # makes this process's context, in which memory of runners is opened
         torch.cuda.manual_seed(secrets.randbits(63))  # torch begins every process with one seed, which a candidate knows
-        self._baselines = Baselines(fleet, now_s, Canary(now_s), self._turns.using)
+        self._baselines = Baselines(fleet, now_s, Canary(now_s), self._turns)
         self._surely_invalid: set[str] = set()
         tasks = TaskBook(fleet, int(_TASK_SHARE * _memory_bytes() / sharers), _JUDGED_ELEMENTS, "cuda", self._turns.using)
         super().__init__(fleet, settings, now_s, tasks, Judge(fleet, now_s, self._round))
@@ -127,8 +127,7 @@ class CudaJobs(Jobs):
         if task.audit.cause:
             return reports.description(task, (), self.platform())
         self._baselines.prepare(task)
-        with self._turns.alone():
-            self._baselines.refresh(task)
+        self._baselines.refresh(task)
         return reports.description(task, self._baselines.known(task), self.platform())
 
     def _task(self, job: dict[str, Any], clock: PhaseClock, cancelled: Callable[[], bool]) -> PreparedTask:

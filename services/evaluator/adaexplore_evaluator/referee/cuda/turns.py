@@ -11,12 +11,35 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Protocol
 
 from adaexplore_evaluator.referee.tasks import JobCancelledError
 
 _POLL_S = 0.005
+
+
+class Turns(Protocol):
+    """What a referee asks of turns."""
+
+    def using(self) -> AbstractContextManager[None]:
+        """Use the GPU beside others for the body."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Nobody else uses the GPU for the body."""
+
+
+class FreeTurns:
+    """Turns of one that shares a GPU with nobody."""
+
+    def using(self) -> AbstractContextManager[None]:
+        """At once."""
+        return nullcontext()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """At once."""
+        return nullcontext()
 
 
 class GpuTurns:
@@ -61,17 +84,22 @@ class GpuTurns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within a job, but not within `using`: nobody else uses the GPU for the body."""
+        """Within a job: nobody else uses the GPU for the body; a shared turn around it is given up meanwhile."""
         if self._is_alone:
             yield
             return
+        shared = self._holds
+        if shared:
+            self._turn.leave()
         self._turn.take(fcntl.LOCK_EX, self._cancelled)
         self._holds = self._is_alone = True
         try:
             yield
         finally:
-            self._holds = self._is_alone = False
+            self._holds, self._is_alone = shared, False
             self._turn.leave()
+            if shared:
+                self._turn.take(fcntl.LOCK_SH, lambda: False)
 
     @contextmanager
     def whole(self) -> Iterator[None]:
