@@ -23,11 +23,17 @@ class Fleet:
         value_bytes: Size that the tensors of one value of a runner may have together; half of a runner's memory by default.
         runner_type: What a runner is on this device.
         spares: Runners of each role that are kept warm, one by default.
+        eager: Whether the next one is started as soon as one is taken, so that it is warm when the job ends; else when the job has ended.
 
     """
 
     def __init__(
-        self, sandbox: Sandbox, value_bytes: int | None = None, runner_type: type[Runner] = Runner, spares: Mapping[Role, int] | None = None
+        self,
+        sandbox: Sandbox,
+        value_bytes: int | None = None,
+        runner_type: type[Runner] = Runner,
+        spares: Mapping[Role, int] | None = None,
+        eager: bool = False,
     ) -> None:
         self._sandbox = sandbox
         self._runner_type = runner_type
@@ -36,6 +42,7 @@ class Fleet:
         self._lock = threading.RLock()
         self._alive: dict[int, Runner] = {}
         self._spares: dict[Role, list[Runner]] = {role: [] for role in Role}
+        self._eager = eager
         self._warmed = self._missed = False
         become_subreaper()
 
@@ -91,13 +98,21 @@ class Fleet:
             runner.kill(KillReason.CANCELLED)
 
     def _take(self, role: Role) -> Runner:
+        runner = self._spare(role)
+        if runner is None:
+            self._missed |= role is Role.REFERENCE
+            runner = self._start(role)
+        while self._eager and len(self._spares[role]) < self._wanted[role]:
+            self._spares[role].append(self._start(role))
+        return runner
+
+    def _spare(self, role: Role) -> Runner | None:
         while self._spares[role]:
             spare = self._spares[role].pop(0)
             if spare.alive:
                 return spare
             self.release(spare)
-        self._missed |= role is Role.REFERENCE
-        return self._start(role)
+        return None
 
     def _start(self, role: Role) -> Runner:
         # Under the lock, so that no sweep meets a runner that is not registered yet.

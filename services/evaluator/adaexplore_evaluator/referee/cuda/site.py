@@ -152,7 +152,7 @@ def suffers_from_others(result: JsonObject) -> bool:
 def cuda_fleet(sandbox: Sandbox, sharers: int = 1) -> Fleet:
     """Runners on the GPU that the sandbox shows, for one of so many referees that share it."""
     spares = {Role.CANDIDATE: _SPARE_CANDIDATES if sharers == 1 else 1, Role.REFERENCE: _SPARE_REFERENCES}
-    return Fleet(sandbox, int(_VALUE_SHARE * _memory_bytes() / sharers), CudaRunner, spares)
+    return Fleet(sandbox, int(_VALUE_SHARE * _memory_bytes() / sharers), CudaRunner, spares, eager=True)
 
 
 def _memory_bytes() -> int:
