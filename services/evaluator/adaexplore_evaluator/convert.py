@@ -10,12 +10,13 @@ from google.protobuf import duration_pb2, json_format
 from google.protobuf.message import Message
 
 from adaexplore.evaluator.v1 import evaluator_pb2 as pb
-from adaexplore.runtime.errors import FieldViolation, InvalidArgumentError
+from adaexplore.runtime.errors import FailedPreconditionError, FieldViolation, InvalidArgumentError
 from adaexplore.runtime.sources import kernel_digest
 from adaexplore.types.v1 import evaluation_pb2, kernel_pb2, skill_pb2, task_pb2
 from adaexplore_evaluator import domain
 from adaexplore_evaluator.devices.cpu.datasheet import known_targets
 from adaexplore_evaluator.gpus import Gpu
+from adaexplore_evaluator.sanitizers import MISSING, find_sanitizer
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -43,6 +44,13 @@ _STATE_MODES = {
     pb.STATE_MODE_BY_NAME: domain.StateMode.BY_NAME,
     pb.STATE_MODE_SEEDED: domain.StateMode.SEEDED,
 }
+_SANITIZERS = {
+    evaluation_pb2.SANITIZER_UNSPECIFIED: "",
+    evaluation_pb2.SANITIZER_MEMCHECK: "memcheck",
+    evaluation_pb2.SANITIZER_RACECHECK: "racecheck",
+    evaluation_pb2.SANITIZER_INITCHECK: "initcheck",
+    evaluation_pb2.SANITIZER_SYNCCHECK: "synccheck",
+}
 _CACHE_MODES = {pb.CACHE_MODE_UNSPECIFIED: True, pb.CACHE_MODE_USE: True, pb.CACHE_MODE_BYPASS: False}
 _MAX_PAGE = 100
 
@@ -54,6 +62,7 @@ def evaluate_job(
 
     Raises:
         InvalidArgumentError: A source is empty or too large, a digest is wrong, the device is not ours, or a field is malformed.
+        FailedPreconditionError: A sanitizer is asked for and not installed (SANITIZER_NOT_AVAILABLE).
 
     """
     task = _task(message.task)
@@ -63,11 +72,13 @@ def evaluate_job(
         raise _invalid("DIGEST_MISMATCH", "kernel.digest", f"is not that of kernel.source, which is {digest}; leave it empty")
     if len(message.request_id) > 128:
         raise _invalid("REQUEST_INVALID", "request_id", "must have at most 128 characters")
+    place = _place(message.device, gpus)
     return domain.EvaluateJob(
         request_id=message.request_id,
         task=task,
         kernel=source,
-        place=_place(message.device, gpus),
+        place=place,
+        sanitizer=_sanitizer(message.sanitizer, place),
         state_mode=_known(_STATE_MODES, message.state_mode, "state_mode"),
         use_cache=_known(_CACHE_MODES, message.cache_mode, "cache_mode"),
         budgets=_budgets(message.limits, defaults, longest_s),
@@ -198,6 +209,16 @@ def _gpu_place(device: kernel_pb2.DeviceSpec, gpus: Sequence[Gpu]) -> domain.Pla
         # Any GPU will do only where all are alike.
         wanted = next(gpu.index for gpu in fitting if gpu.target == (device.target or own[0]))
     return domain.Place(device.target or own[0], "cuda", wanted)
+
+
+def _sanitizer(number: int, place: domain.Place) -> str:
+    name: str = _known(_SANITIZERS, number, "sanitizer")
+    if name and place.device != "cuda":
+        text = "needs the cuda device; leave it out, the cpu device checks every access of a kernel anyway"
+        raise _invalid("SANITIZER_NOT_AVAILABLE", "sanitizer", text)
+    if name and find_sanitizer() is None:
+        raise FailedPreconditionError(MISSING, reason="SANITIZER_NOT_AVAILABLE")
+    return name
 
 
 def _target(target: str) -> str:

@@ -93,6 +93,7 @@ class EvaluateJob:
         state_mode: How parameters are given.
         use_cache: Whether a cached result may answer.
         budgets: Time limits.
+        sanitizer: Tool of compute-sanitizer for a candidate that passes; empty for none.
 
     """
 
@@ -103,13 +104,14 @@ class EvaluateJob:
     state_mode: StateMode
     use_cache: bool
     budgets: PhaseBudgets
+    sanitizer: str = ""
 
     @property
     def key(self) -> tuple[str, ...]:
         """What decides the result; software versions are those of this process and need no place in it."""
         limits = ",".join(f"{value:g}" for value in vars(self.budgets).values())
         place = ",".join(str(part) for part in vars(self.place).values())
-        return kernel_digest(self.kernel), self.task.digest, place, self.state_mode.value, limits
+        return kernel_digest(self.kernel), self.task.digest, place, self.state_mode.value, limits, self.sanitizer
 
     def to_json(self) -> JsonObject:
         """The job as a referee takes it."""
@@ -120,6 +122,7 @@ class EvaluateJob:
             **self.place.to_json(),
             "state_mode": self.state_mode.value,
             "limits": dict(vars(self.budgets)),
+            "sanitizer": self.sanitizer,
         }
 
 

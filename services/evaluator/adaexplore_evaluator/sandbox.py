@@ -13,7 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -94,6 +94,22 @@ class GpuAccess:
 
 
 @dataclass(frozen=True)
+class Attended:
+    """A tool under which a runner does one order and ends; it keeps every limit of the runner.
+
+    Attributes:
+        argv: Command line up to the runner's, from the folder of shared buffers as the runner sees it.
+        root: Folder of the tool, which the runner sees besides.
+        environment: Variables besides.
+
+    """
+
+    argv: Callable[[Path], list[str]]
+    root: Path
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Launch:
     """A runner that was started, and the referee's ends of what connects to it.
 
@@ -161,8 +177,8 @@ class Sandbox:
         """Whether the kernel itself bounds a runner's processes and threads."""
         return self._groups is not None
 
-    def start(self, role: Role) -> Launch:
-        """Start a runner; it dies with the calling thread.
+    def start(self, role: Role, attended: Attended | None = None) -> Launch:
+        """Start a runner, under a tool if one is given; it dies with the calling thread.
 
         Raises:
             SandboxError: The host has no room for the private folder or refuses the process.
@@ -172,11 +188,11 @@ class Sandbox:
             folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-", dir=self._root))
             for name in ("shared", "source", "home", "tmp"):
                 (folder / name).mkdir()
-            return self._start(role, folder)
+            return self._start(role, folder, attended)
         except OSError as error:
             raise SandboxError(f"cannot start a runner below {self._root}: {error.strerror or error}; free some space or memory") from error
 
-    def _start(self, role: Role, folder: Path) -> Launch:
+    def _start(self, role: Role, folder: Path, attended: Attended | None) -> Launch:
         marker = f"adaexplore-{secrets.token_hex(12)}"
         command_in, command_out = os.pipe()
         reply_in, reply_out = os.pipe()
@@ -185,13 +201,16 @@ class Sandbox:
         argv = _runner_argv(role, command_in, reply_out, inside / "shared", "cuda" if self._gpu else "cpu")
         argv += ["--processes", str(self.limits.processes)]
         environment = _environment(inside, marker, isolated) | (_gpu_environment(self._gpu) if self._gpu else {})
+        if attended is not None:
+            argv = [*attended.argv(inside / "shared"), *argv, "--order", str(inside / "source")]
+            environment |= attended.environment
         group = self._groups.make(self.limits.tasks) if self._groups else None
         order = {
             "parent": os.getpid(),
             "group": str(group.entrance) if group else "",
             "new_session": not isolated,
             "limits": self._rlimits(),
-            "argv": [*self._wrapper(folder, environment), *argv] if isolated else argv,
+            "argv": [*self._wrapper(folder, environment, attended), *argv] if isolated else argv,
             "env": {} if isolated else environment,
         }
         try:
@@ -219,10 +238,11 @@ class Sandbox:
     def _rlimits(self) -> dict[str, int]:
         return {"CORE": 0, "FSIZE": self.limits.file_bytes, "NOFILE": self.limits.open_files, "CPU": self.limits.cpu_s}
 
-    def _wrapper(self, folder: Path, environment: dict[str, str]) -> list[str]:
+    def _wrapper(self, folder: Path, environment: dict[str, str], attended: Attended | None) -> list[str]:
         binds = ["--ro-bind", str(_PACKAGE / "runner"), f"{_PRIVATE_PACKAGES}/adaexplore_evaluator/runner"]
         binds += ["--ro-bind", str(_PACKAGE / "__init__.py"), f"{_PRIVATE_PACKAGES}/adaexplore_evaluator/__init__.py"]
         binds += ["--ro-bind", str(folder / "source"), "/private/source", "--bind", str(folder / "shared"), "/private/shared"]
+        binds += [item for place in outermost([attended.root] if attended else []) for item in ("--ro-bind", place, place)]
         variables = [item for name, value in environment.items() for item in ("--setenv", name, value)]
         return [
             *_namespace_argv(self._bwrap),

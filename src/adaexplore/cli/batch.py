@@ -17,13 +17,13 @@ from rich.console import Console
 
 from adaexplore.cli.failures import CliError
 from adaexplore.cli.fleet import addresses
-from adaexplore.cli.inputs import InitChoice, PrecisionChoice, TrackChoice, read_source, read_task
+from adaexplore.cli.inputs import InitChoice, PrecisionChoice, SanitizerChoice, TrackChoice, read_source, read_task
 from adaexplore.cli.output import evaluation_json
 from adaexplore.cli.rows import Row, RowFile, fill, name_of, outcome, print_counts
 from adaexplore.client.evaluator import AsyncEvaluatorClient
 from adaexplore.evaluator.v1 import evaluator_pb2
 from adaexplore.runtime.errors import UnavailableError
-from adaexplore.types.v1 import kernel_pb2
+from adaexplore.types.v1 import evaluation_pb2, kernel_pb2
 
 ChoiceT = TypeVar("ChoiceT", bound=enum.StrEnum)
 _TASK_NAME = "task.py"
@@ -41,6 +41,7 @@ class Candidate:
     precision: PrecisionChoice
     track: TrackChoice
     init: InitChoice
+    sanitizer: SanitizerChoice | None = None
 
 
 def candidates(place: Path, common: Candidate) -> list[Candidate]:
@@ -89,6 +90,7 @@ def request_of(item: Candidate, spec: kernel_pb2.DeviceSpec) -> evaluator_pb2.Ev
         kernel=kernel_pb2.Kernel(source=read_source(item.kernel)),
         device=spec,
         state_mode=evaluator_pb2.StateMode.Value(f"STATE_MODE_{item.init.name}"),
+        sanitizer=evaluation_pb2.Sanitizer.Value(f"SANITIZER_{item.sanitizer.name if item.sanitizer else 'UNSPECIFIED'}"),
     )
 
 
@@ -129,12 +131,14 @@ def _word(row: Row) -> str:
 
 
 def _key(item: Candidate, spec: kernel_pb2.DeviceSpec) -> str:
-    """What a row answers for: name, both sources, class, track, how state is given, and the device."""
+    """What a row answers for: name, both sources, class, track, how state is given, the sanitizer and the device."""
     digest = hashlib.sha256()
     for path in (item.task, item.kernel):
         digest.update(path.read_bytes() if path.is_file() else b"")
         digest.update(b"\0")
-    digest.update("\0".join((item.precision, item.track, item.init, spec.SerializeToString(deterministic=True).hex())).encode())
+    digest.update(
+        "\0".join((item.precision, item.track, item.init, item.sanitizer or "", spec.SerializeToString(deterministic=True).hex())).encode()
+    )
     return f"{item.name}//{digest.hexdigest()[:16]}"
 
 
@@ -163,6 +167,7 @@ def _candidate(line: str, where: str, folder: Path, common: Candidate) -> Candid
         _choice(fields, "precision", common.precision, where),
         _choice(fields, "track", common.track, where),
         _choice(fields, "init", common.init, where),
+        common.sanitizer,
     )
 
 

@@ -13,7 +13,7 @@ from adaexplore.cli.batch import Candidate, candidates, counts, judge_all, print
 from adaexplore.cli.connection import connecting
 from adaexplore.cli.failures import CliError, ExitCode
 from adaexplore.cli.fleet import DEFAULT_STATE_DIR, addresses
-from adaexplore.cli.inputs import DeviceChoice, InitChoice, PrecisionChoice, TrackChoice, device_spec
+from adaexplore.cli.inputs import DeviceChoice, InitChoice, PrecisionChoice, SanitizerChoice, TrackChoice, device_spec
 from adaexplore.cli.output import enum_name, evaluation_json, print_json, timing_words, verdict_words
 from adaexplore.cli.rows import RowFile
 from adaexplore.client.evaluator import AsyncEvaluatorClient
@@ -38,6 +38,7 @@ def evaluate(
     precision: PrecisionChoice = typer.Option(PrecisionChoice.FP32, help="Precision class."),
     track: TrackChoice = typer.Option(TrackChoice.ANY, help="Libraries the kernel may use."),
     init: InitChoice = typer.Option(InitChoice.BY_NAME, help="How state reaches the kernel: by name, or the same seed on both sides."),
+    sanitize: SanitizerChoice | None = typer.Option(None, help="On cuda: run what passes once more under this tool of compute-sanitizer."),
     timeout: float = typer.Option(600.0, min=1.0, help="Seconds the whole evaluation may take."),
     state_dir: Path = typer.Option(DEFAULT_STATE_DIR, help="Folder for logs and state of local services."),
     json_output: bool = typer.Option(False, "--json", help="Print one JSON object."),
@@ -47,11 +48,11 @@ def evaluate(
     if batch is not None:
         if task is not None:
             raise CliError("give a task and a kernel, or --batch, not both")
-        common = Candidate("", Path(), Path(), precision, track, init)
+        common = Candidate("", Path(), Path(), precision, track, init, sanitize)
         return _judge_batch(batch, common, spec, jobs, timeout, out, state_dir, json_output=json_output)
     if task is None or kernel is None:
         raise CliError("give a task and a kernel, or --batch")
-    return _judge_one(Candidate("", task, kernel, precision, track, init), spec, timeout, state_dir, json_output=json_output)
+    return _judge_one(Candidate("", task, kernel, precision, track, init, sanitize), spec, timeout, state_dir, json_output=json_output)
 
 
 def _judge_batch(

@@ -44,6 +44,15 @@ class InitChoice(enum.StrEnum):
     SEEDED = "seeded"
 
 
+class SanitizerChoice(enum.StrEnum):
+    """Values of `--sanitize`."""
+
+    MEMCHECK = "memcheck"
+    RACECHECK = "racecheck"
+    INITCHECK = "initcheck"
+    SYNCCHECK = "synccheck"
+
+
 def read_source(path: Path) -> str:
     """Return the text of a Python file.
 

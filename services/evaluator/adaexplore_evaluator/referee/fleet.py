@@ -10,7 +10,7 @@ from typing import Self
 from adaexplore_evaluator.monitor import KillReason
 from adaexplore_evaluator.processes import become_subreaper, kill_strays
 from adaexplore_evaluator.referee.runners import Runner
-from adaexplore_evaluator.sandbox import Launch, Role, Sandbox, SandboxLevel
+from adaexplore_evaluator.sandbox import Attended, Launch, Role, Sandbox, SandboxLevel
 
 
 class Fleet:
@@ -70,6 +70,13 @@ class Fleet:
     def candidate(self) -> Runner:
         """A runner for one candidate, the warm one if there is one."""
         return self._take(Role.CANDIDATE)
+
+    def attended(self, attended: Attended) -> Runner:
+        """A runner that does one order under a tool; its values travel in files on every device."""
+        with self._lock:
+            runner = Runner(self._sandbox, Role.CANDIDATE, self._sweep, attended)
+            self._alive[runner.pid] = runner
+            return runner
 
     def warm_up(self) -> None:
         """Start the next runners of each role ahead, so that their imports cost nobody time.

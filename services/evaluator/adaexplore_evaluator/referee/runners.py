@@ -20,7 +20,7 @@ from adaexplore_evaluator.processes import carries, running_below
 from adaexplore_evaluator.referee.clock import PhaseClock
 from adaexplore_evaluator.runner.frames import HEADER_BYTES, FrameError, JsonObject, decode_payload, encode_frame, payload_length
 from adaexplore_evaluator.runner.wire import BufferFolder, Tree, Value
-from adaexplore_evaluator.sandbox import Launch, Role, Sandbox, SandboxError
+from adaexplore_evaluator.sandbox import Attended, Launch, Role, Sandbox, SandboxError
 
 # A process that has crashed may need seconds to go where many others wait for the processor.
 _GRACE_S = 20.0
@@ -86,12 +86,13 @@ class Runner:
         sandbox: Starts it.
         role: What it runs.
         sweep: Kills what escaped the runner's process tree; called once after its end.
+        attended: The tool under which it does one order and ends; None for a dialogue.
 
     """
 
-    def __init__(self, sandbox: Sandbox, role: Role, sweep: Callable[[Launch], None]) -> None:
+    def __init__(self, sandbox: Sandbox, role: Role, sweep: Callable[[Launch], None], attended: Attended | None = None) -> None:
         self.role = role
-        self._launch = sandbox.start(role)
+        self._launch = sandbox.start(role, attended) if attended else sandbox.start(role)
         self.pid = self._launch.process.pid
         self._monitor = Monitor(self._launch, sandbox.limits, sweep)
         self.buffers = BufferFolder(self._launch.shared, f"r{secrets.token_hex(4)}-")
@@ -117,6 +118,12 @@ class Runner:
     def alive(self) -> bool:
         """True until its process has ended."""
         return self._monitor.end(0.0) is None
+
+    def ended(self, timeout_s: float) -> ProcessEnd | None:
+        """How it ended, for one that does an order; None if it has not within the time."""
+        self._has_run_code = True
+        self._monitor.watch_closely(True)
+        return self._monitor.end(timeout_s)
 
     def place(self, name: str, text: str) -> str:
         """Write a source file for it and return the path it sees; raises as `encode` does."""

@@ -24,6 +24,8 @@ from adaexplore_evaluator.runner.wire import BufferFolder
 def main(argv: Sequence[str] | None = None) -> int:
     """Start a role, import what it will need, and answer commands until the command pipe closes."""
     arguments = _parser().parse_args(argv)
+    if arguments.order:
+        return _do_order(arguments.device, Path(arguments.buffers), Path(arguments.order))
     for fd in (arguments.command_fd, arguments.reply_fd):
         os.set_inheritable(fd, False)
     # A task is tried at many shapes, some of which do not fit it; torch would log a traceback for each.
@@ -58,7 +60,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--command-fd", type=int, required=True, help="descriptor to read commands from")
     parser.add_argument("--reply-fd", type=int, required=True, help="descriptor to write replies to")
     parser.add_argument("--buffers", required=True, help="folder shared with the referee that holds tensor storages")
+    parser.add_argument("--order", default="", help="folder that will hold one order, to be done in place of commands")
     return parser
+
+
+def _do_order(device: str, shared: Path, source: Path) -> int:
+    from adaexplore_evaluator.runner.once import do_order  # noqa: PLC0415 - a dialogue needs none of it
+
+    if device == "cuda":
+        from adaexplore_evaluator.runner.cuda.candidate import CudaCandidateRole  # noqa: PLC0415
+        from adaexplore_evaluator.runner.cuda.files import FileBuffers  # noqa: PLC0415
+
+        do_order(CudaCandidateRole(FileBuffers(shared), lambda _phase, _message: None), source, shared)
+        return 0
+    from adaexplore_evaluator.runner.candidate import CandidateRole  # noqa: PLC0415
+
+    do_order(CandidateRole(BufferFolder(shared, "c"), lambda _phase, _message: None), source, shared)
+    return 0
 
 
 def _role(name: str, buffers: Path, replies: Replies) -> Role:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*adaexplore/evaluator/v1/error_reason.proto\x12\x17\x61\x64\x61\x65xplore.evaluator.v1*\xd6\x03\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_REQUEST_INVALID\x10\x01\x12\x1d\n\x19\x45RROR_REASON_SOURCE_EMPTY\x10\x02\x12!\n\x1d\x45RROR_REASON_SOURCE_TOO_LARGE\x10\x03\x12 \n\x1c\x45RROR_REASON_DIGEST_MISMATCH\x10\x04\x12%\n!ERROR_REASON_DEVICE_NOT_AVAILABLE\x10\x05\x12\x1f\n\x1b\x45RROR_REASON_TARGET_UNKNOWN\x10\x06\x12 \n\x1c\x45RROR_REASON_SNIPPET_INVALID\x10\x07\x12#\n\x1f\x45RROR_REASON_ARTIFACT_NOT_FOUND\x10\x08\x12\x1b\n\x17\x45RROR_REASON_QUEUE_FULL\x10\t\x12\x1c\n\x18\x45RROR_REASON_WORKER_LOST\x10\n\x12\x1b\n\x17\x45RROR_REASON_HOST_UNFIT\x10\x0b\x12\x1e\n\x1a\x45RROR_REASON_TOKEN_MISSING\x10\x0c\x12\x1c\n\x18\x45RROR_REASON_TOKEN_WRONG\x10\rb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*adaexplore/evaluator/v1/error_reason.proto\x12\x17\x61\x64\x61\x65xplore.evaluator.v1*\x80\x04\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_REQUEST_INVALID\x10\x01\x12\x1d\n\x19\x45RROR_REASON_SOURCE_EMPTY\x10\x02\x12!\n\x1d\x45RROR_REASON_SOURCE_TOO_LARGE\x10\x03\x12 \n\x1c\x45RROR_REASON_DIGEST_MISMATCH\x10\x04\x12%\n!ERROR_REASON_DEVICE_NOT_AVAILABLE\x10\x05\x12\x1f\n\x1b\x45RROR_REASON_TARGET_UNKNOWN\x10\x06\x12 \n\x1c\x45RROR_REASON_SNIPPET_INVALID\x10\x07\x12#\n\x1f\x45RROR_REASON_ARTIFACT_NOT_FOUND\x10\x08\x12\x1b\n\x17\x45RROR_REASON_QUEUE_FULL\x10\t\x12\x1c\n\x18\x45RROR_REASON_WORKER_LOST\x10\n\x12\x1b\n\x17\x45RROR_REASON_HOST_UNFIT\x10\x0b\x12\x1e\n\x1a\x45RROR_REASON_TOKEN_MISSING\x10\x0c\x12\x1c\n\x18\x45RROR_REASON_TOKEN_WRONG\x10\r\x12(\n$ERROR_REASON_SANITIZER_NOT_AVAILABLE\x10\x0e\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'adaexplore.evaluator.v1.err
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORREASON']._serialized_start=72
-  _globals['_ERRORREASON']._serialized_end=542
+  _globals['_ERRORREASON']._serialized_end=584
 # @@protoc_insertion_point(module_scope)

@@ -50,6 +50,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The service demands a token and the call has none (UNAUTHENTICATED)."""
     ERROR_REASON_TOKEN_WRONG: _ErrorReason.ValueType  # 13
     """The service does not know the call's token (any more) (UNAUTHENTICATED)."""
+    ERROR_REASON_SANITIZER_NOT_AVAILABLE: _ErrorReason.ValueType  # 14
+    """The device needs no sanitizer (INVALID_ARGUMENT), or its host lacks the tool (FAILED_PRECONDITION); the message says what to do."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call of the evaluator failed. A failing kernel is no error: it is an Evaluation."""
@@ -82,4 +84,6 @@ ERROR_REASON_TOKEN_MISSING: ErrorReason.ValueType  # 12
 """The service demands a token and the call has none (UNAUTHENTICATED)."""
 ERROR_REASON_TOKEN_WRONG: ErrorReason.ValueType  # 13
 """The service does not know the call's token (any more) (UNAUTHENTICATED)."""
+ERROR_REASON_SANITIZER_NOT_AVAILABLE: ErrorReason.ValueType  # 14
+"""The device needs no sanitizer (INVALID_ARGUMENT), or its host lacks the tool (FAILED_PRECONDITION); the message says what to do."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

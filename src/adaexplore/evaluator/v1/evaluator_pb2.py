@@ -29,19 +29,19 @@ from adaexplore.types.v1 import task_pb2 as adaexplore_dot_types_dot_v1_dot_task
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'adaexplore/evaluator/v1/evaluator.proto\x12\x17\x61\x64\x61\x65xplore.evaluator.v1\x1a$adaexplore/types/v1/evaluation.proto\x1a adaexplore/types/v1/kernel.proto\x1a\x1f\x61\x64\x61\x65xplore/types/v1/skill.proto\x1a\x1e\x61\x64\x61\x65xplore/types/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"o\n\x13\x44\x65scribeTaskRequest\x12\'\n\x04task\x18\x01 \x01(\x0b\x32\x19.adaexplore.types.v1.Task\x12/\n\x06\x64\x65vice\x18\x02 \x01(\x0b\x32\x1f.adaexplore.types.v1.DeviceSpec\"\xb4\x01\n\x14\x44\x65scribeTaskResponse\x12\x39\n\x0b\x64\x65scription\x18\x01 \x01(\x0b\x32$.adaexplore.types.v1.TaskDescription\x12\x30\n\tbaselines\x18\x02 \x03(\x0b\x32\x1d.adaexplore.types.v1.Baseline\x12/\n\x08platform\x18\x03 \x01(\x0b\x32\x1d.adaexplore.types.v1.Platform\"\xb8\x01\n\x0bPhaseLimits\x12(\n\x05setup\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07\x63ompile\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05\x63heck\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06timing\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xd8\x02\n\x15\x45valuateKernelRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\'\n\x04task\x18\x02 \x01(\x0b\x32\x19.adaexplore.types.v1.Task\x12+\n\x06kernel\x18\x03 \x01(\x0b\x32\x1b.adaexplore.types.v1.Kernel\x12/\n\x06\x64\x65vice\x18\x04 \x01(\x0b\x32\x1f.adaexplore.types.v1.DeviceSpec\x12\x36\n\nstate_mode\x18\x05 \x01(\x0e\x32\".adaexplore.evaluator.v1.StateMode\x12\x36\n\ncache_mode\x18\x06 \x01(\x0e\x32\".adaexplore.evaluator.v1.CacheMode\x12\x34\n\x06limits\x18\x07 \x01(\x0b\x32$.adaexplore.evaluator.v1.PhaseLimits\"P\n\x12\x45valuationProgress\x12)\n\x05phase\x18\x01 \x01(\x0e\x32\x1a.adaexplore.types.v1.Phase\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x99\x01\n\x16\x45valuateKernelResponse\x12?\n\x08progress\x18\x01 \x01(\x0b\x32+.adaexplore.evaluator.v1.EvaluationProgressH\x00\x12\x35\n\nevaluation\x18\x02 \x01(\x0b\x32\x1f.adaexplore.types.v1.EvaluationH\x00\x42\x07\n\x05\x65vent\"c\n\x08\x41rtifact\x12\x33\n\x04kind\x18\x01 \x01(\x0e\x32%.adaexplore.evaluator.v1.ArtifactKind\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"[\n\x14\x43ompileKernelRequest\x12\x33\n\x07snippet\x18\x01 \x01(\x0b\x32\".adaexplore.types.v1.KernelSnippet\x12\x0e\n\x06target\x18\x02 \x01(\t\"\xa0\x02\n\x15\x43ompileKernelResponse\x12\x10\n\x08\x63ompiled\x18\x01 \x01(\x08\x12)\n\x05\x63\x61use\x18\x02 \x01(\x0e\x32\x1a.adaexplore.types.v1.Cause\x12-\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x1c.adaexplore.types.v1.Failure\x12\x34\n\tresources\x18\x04 \x01(\x0b\x32!.adaexplore.types.v1.LaunchReport\x12\x34\n\tartifacts\x18\x05 \x03(\x0b\x32!.adaexplore.evaluator.v1.Artifact\x12/\n\x08platform\x18\x06 \x01(\x0b\x32\x1d.adaexplore.types.v1.Platform\";\n\x12ListDevicesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x91\x02\n\x06\x44\x65vice\x12-\n\x04kind\x18\x01 \x01(\x0e\x32\x1f.adaexplore.types.v1.DeviceKind\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x0f\n\x07targets\x18\x03 \x03(\t\x12\x10\n\x03gpu\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cmemory_bytes\x18\x05 \x01(\x03\x12\x31\n\x06timing\x18\x06 \x01(\x0e\x32!.adaexplore.types.v1.TimingStatus\x12\x15\n\rsandbox_level\x18\x07 \x01(\t\x12\x0f\n\x07healthy\x18\x08 \x01(\x08\x12\x0f\n\x07message\x18\t \x01(\t\x12\x15\n\rtasks_bounded\x18\n \x01(\x08\x42\x06\n\x04_gpu\"\x91\x01\n\x13ListDevicesResponse\x12\x30\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x1f.adaexplore.evaluator.v1.Device\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12/\n\x08platform\x18\x03 \x01(\x0b\x32\x1d.adaexplore.types.v1.Platform\"$\n\x12GetArtifactRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"$\n\x13GetArtifactResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c*V\n\tStateMode\x12\x1a\n\x16STATE_MODE_UNSPECIFIED\x10\x00\x12\x16\n\x12STATE_MODE_BY_NAME\x10\x01\x12\x15\n\x11STATE_MODE_SEEDED\x10\x02*R\n\tCacheMode\x12\x1a\n\x16\x43\x41\x43HE_MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x43\x41\x43HE_MODE_USE\x10\x01\x12\x15\n\x11\x43\x41\x43HE_MODE_BYPASS\x10\x02*\xa9\x01\n\x0c\x41rtifactKind\x12\x1d\n\x19\x41RTIFACT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11\x41RTIFACT_KIND_PTX\x10\x01\x12\x17\n\x13\x41RTIFACT_KIND_CUBIN\x10\x02\x12\x18\n\x14\x41RTIFACT_KIND_AMDGCN\x10\x03\x12\x17\n\x13\x41RTIFACT_KIND_HSACO\x10\x04\x12\x17\n\x13\x41RTIFACT_KIND_TTGIR\x10\x05\x32\xba\x04\n\x10\x45valuatorService\x12k\n\x0c\x44\x65scribeTask\x12,.adaexplore.evaluator.v1.DescribeTaskRequest\x1a-.adaexplore.evaluator.v1.DescribeTaskResponse\x12s\n\x0e\x45valuateKernel\x12..adaexplore.evaluator.v1.EvaluateKernelRequest\x1a/.adaexplore.evaluator.v1.EvaluateKernelResponse0\x01\x12n\n\rCompileKernel\x12-.adaexplore.evaluator.v1.CompileKernelRequest\x1a..adaexplore.evaluator.v1.CompileKernelResponse\x12h\n\x0bListDevices\x12+.adaexplore.evaluator.v1.ListDevicesRequest\x1a,.adaexplore.evaluator.v1.ListDevicesResponse\x12j\n\x0bGetArtifact\x12+.adaexplore.evaluator.v1.GetArtifactRequest\x1a,.adaexplore.evaluator.v1.GetArtifactResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'adaexplore/evaluator/v1/evaluator.proto\x12\x17\x61\x64\x61\x65xplore.evaluator.v1\x1a$adaexplore/types/v1/evaluation.proto\x1a adaexplore/types/v1/kernel.proto\x1a\x1f\x61\x64\x61\x65xplore/types/v1/skill.proto\x1a\x1e\x61\x64\x61\x65xplore/types/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"o\n\x13\x44\x65scribeTaskRequest\x12\'\n\x04task\x18\x01 \x01(\x0b\x32\x19.adaexplore.types.v1.Task\x12/\n\x06\x64\x65vice\x18\x02 \x01(\x0b\x32\x1f.adaexplore.types.v1.DeviceSpec\"\xb4\x01\n\x14\x44\x65scribeTaskResponse\x12\x39\n\x0b\x64\x65scription\x18\x01 \x01(\x0b\x32$.adaexplore.types.v1.TaskDescription\x12\x30\n\tbaselines\x18\x02 \x03(\x0b\x32\x1d.adaexplore.types.v1.Baseline\x12/\n\x08platform\x18\x03 \x01(\x0b\x32\x1d.adaexplore.types.v1.Platform\"\xb8\x01\n\x0bPhaseLimits\x12(\n\x05setup\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07\x63ompile\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05\x63heck\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06timing\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x8b\x03\n\x15\x45valuateKernelRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\'\n\x04task\x18\x02 \x01(\x0b\x32\x19.adaexplore.types.v1.Task\x12+\n\x06kernel\x18\x03 \x01(\x0b\x32\x1b.adaexplore.types.v1.Kernel\x12/\n\x06\x64\x65vice\x18\x04 \x01(\x0b\x32\x1f.adaexplore.types.v1.DeviceSpec\x12\x36\n\nstate_mode\x18\x05 \x01(\x0e\x32\".adaexplore.evaluator.v1.StateMode\x12\x36\n\ncache_mode\x18\x06 \x01(\x0e\x32\".adaexplore.evaluator.v1.CacheMode\x12\x34\n\x06limits\x18\x07 \x01(\x0b\x32$.adaexplore.evaluator.v1.PhaseLimits\x12\x31\n\tsanitizer\x18\x08 \x01(\x0e\x32\x1e.adaexplore.types.v1.Sanitizer\"P\n\x12\x45valuationProgress\x12)\n\x05phase\x18\x01 \x01(\x0e\x32\x1a.adaexplore.types.v1.Phase\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x99\x01\n\x16\x45valuateKernelResponse\x12?\n\x08progress\x18\x01 \x01(\x0b\x32+.adaexplore.evaluator.v1.EvaluationProgressH\x00\x12\x35\n\nevaluation\x18\x02 \x01(\x0b\x32\x1f.adaexplore.types.v1.EvaluationH\x00\x42\x07\n\x05\x65vent\"c\n\x08\x41rtifact\x12\x33\n\x04kind\x18\x01 \x01(\x0e\x32%.adaexplore.evaluator.v1.ArtifactKind\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"[\n\x14\x43ompileKernelRequest\x12\x33\n\x07snippet\x18\x01 \x01(\x0b\x32\".adaexplore.types.v1.KernelSnippet\x12\x0e\n\x06target\x18\x02 \x01(\t\"\xa0\x02\n\x15\x43ompileKernelResponse\x12\x10\n\x08\x63ompiled\x18\x01 \x01(\x08\x12)\n\x05\x63\x61use\x18\x02 \x01(\x0e\x32\x1a.adaexplore.types.v1.Cause\x12-\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x1c.adaexplore.types.v1.Failure\x12\x34\n\tresources\x18\x04 \x01(\x0b\x32!.adaexplore.types.v1.LaunchReport\x12\x34\n\tartifacts\x18\x05 \x03(\x0b\x32!.adaexplore.evaluator.v1.Artifact\x12/\n\x08platform\x18\x06 \x01(\x0b\x32\x1d.adaexplore.types.v1.Platform\";\n\x12ListDevicesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x91\x02\n\x06\x44\x65vice\x12-\n\x04kind\x18\x01 \x01(\x0e\x32\x1f.adaexplore.types.v1.DeviceKind\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x0f\n\x07targets\x18\x03 \x03(\t\x12\x10\n\x03gpu\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x0cmemory_bytes\x18\x05 \x01(\x03\x12\x31\n\x06timing\x18\x06 \x01(\x0e\x32!.adaexplore.types.v1.TimingStatus\x12\x15\n\rsandbox_level\x18\x07 \x01(\t\x12\x0f\n\x07healthy\x18\x08 \x01(\x08\x12\x0f\n\x07message\x18\t \x01(\t\x12\x15\n\rtasks_bounded\x18\n \x01(\x08\x42\x06\n\x04_gpu\"\x91\x01\n\x13ListDevicesResponse\x12\x30\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x1f.adaexplore.evaluator.v1.Device\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12/\n\x08platform\x18\x03 \x01(\x0b\x32\x1d.adaexplore.types.v1.Platform\"$\n\x12GetArtifactRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"$\n\x13GetArtifactResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c*V\n\tStateMode\x12\x1a\n\x16STATE_MODE_UNSPECIFIED\x10\x00\x12\x16\n\x12STATE_MODE_BY_NAME\x10\x01\x12\x15\n\x11STATE_MODE_SEEDED\x10\x02*R\n\tCacheMode\x12\x1a\n\x16\x43\x41\x43HE_MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x43\x41\x43HE_MODE_USE\x10\x01\x12\x15\n\x11\x43\x41\x43HE_MODE_BYPASS\x10\x02*\xa9\x01\n\x0c\x41rtifactKind\x12\x1d\n\x19\x41RTIFACT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11\x41RTIFACT_KIND_PTX\x10\x01\x12\x17\n\x13\x41RTIFACT_KIND_CUBIN\x10\x02\x12\x18\n\x14\x41RTIFACT_KIND_AMDGCN\x10\x03\x12\x17\n\x13\x41RTIFACT_KIND_HSACO\x10\x04\x12\x17\n\x13\x41RTIFACT_KIND_TTGIR\x10\x05\x32\xba\x04\n\x10\x45valuatorService\x12k\n\x0c\x44\x65scribeTask\x12,.adaexplore.evaluator.v1.DescribeTaskRequest\x1a-.adaexplore.evaluator.v1.DescribeTaskResponse\x12s\n\x0e\x45valuateKernel\x12..adaexplore.evaluator.v1.EvaluateKernelRequest\x1a/.adaexplore.evaluator.v1.EvaluateKernelResponse0\x01\x12n\n\rCompileKernel\x12-.adaexplore.evaluator.v1.CompileKernelRequest\x1a..adaexplore.evaluator.v1.CompileKernelResponse\x12h\n\x0bListDevices\x12+.adaexplore.evaluator.v1.ListDevicesRequest\x1a,.adaexplore.evaluator.v1.ListDevicesResponse\x12j\n\x0bGetArtifact\x12+.adaexplore.evaluator.v1.GetArtifactRequest\x1a,.adaexplore.evaluator.v1.GetArtifactResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'adaexplore.evaluator.v1.evaluator_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STATEMODE']._serialized_start=2351
-  _globals['_STATEMODE']._serialized_end=2437
-  _globals['_CACHEMODE']._serialized_start=2439
-  _globals['_CACHEMODE']._serialized_end=2521
-  _globals['_ARTIFACTKIND']._serialized_start=2524
-  _globals['_ARTIFACTKIND']._serialized_end=2693
+  _globals['_STATEMODE']._serialized_start=2402
+  _globals['_STATEMODE']._serialized_end=2488
+  _globals['_CACHEMODE']._serialized_start=2490
+  _globals['_CACHEMODE']._serialized_end=2572
+  _globals['_ARTIFACTKIND']._serialized_start=2575
+  _globals['_ARTIFACTKIND']._serialized_end=2744
   _globals['_DESCRIBETASKREQUEST']._serialized_start=237
   _globals['_DESCRIBETASKREQUEST']._serialized_end=348
   _globals['_DESCRIBETASKRESPONSE']._serialized_start=351
@@ -49,27 +49,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PHASELIMITS']._serialized_start=534
   _globals['_PHASELIMITS']._serialized_end=718
   _globals['_EVALUATEKERNELREQUEST']._serialized_start=721
-  _globals['_EVALUATEKERNELREQUEST']._serialized_end=1065
-  _globals['_EVALUATIONPROGRESS']._serialized_start=1067
-  _globals['_EVALUATIONPROGRESS']._serialized_end=1147
-  _globals['_EVALUATEKERNELRESPONSE']._serialized_start=1150
-  _globals['_EVALUATEKERNELRESPONSE']._serialized_end=1303
-  _globals['_ARTIFACT']._serialized_start=1305
-  _globals['_ARTIFACT']._serialized_end=1404
-  _globals['_COMPILEKERNELREQUEST']._serialized_start=1406
-  _globals['_COMPILEKERNELREQUEST']._serialized_end=1497
-  _globals['_COMPILEKERNELRESPONSE']._serialized_start=1500
-  _globals['_COMPILEKERNELRESPONSE']._serialized_end=1788
-  _globals['_LISTDEVICESREQUEST']._serialized_start=1790
-  _globals['_LISTDEVICESREQUEST']._serialized_end=1849
-  _globals['_DEVICE']._serialized_start=1852
-  _globals['_DEVICE']._serialized_end=2125
-  _globals['_LISTDEVICESRESPONSE']._serialized_start=2128
-  _globals['_LISTDEVICESRESPONSE']._serialized_end=2273
-  _globals['_GETARTIFACTREQUEST']._serialized_start=2275
-  _globals['_GETARTIFACTREQUEST']._serialized_end=2311
-  _globals['_GETARTIFACTRESPONSE']._serialized_start=2313
-  _globals['_GETARTIFACTRESPONSE']._serialized_end=2349
-  _globals['_EVALUATORSERVICE']._serialized_start=2696
-  _globals['_EVALUATORSERVICE']._serialized_end=3266
+  _globals['_EVALUATEKERNELREQUEST']._serialized_end=1116
+  _globals['_EVALUATIONPROGRESS']._serialized_start=1118
+  _globals['_EVALUATIONPROGRESS']._serialized_end=1198
+  _globals['_EVALUATEKERNELRESPONSE']._serialized_start=1201
+  _globals['_EVALUATEKERNELRESPONSE']._serialized_end=1354
+  _globals['_ARTIFACT']._serialized_start=1356
+  _globals['_ARTIFACT']._serialized_end=1455
+  _globals['_COMPILEKERNELREQUEST']._serialized_start=1457
+  _globals['_COMPILEKERNELREQUEST']._serialized_end=1548
+  _globals['_COMPILEKERNELRESPONSE']._serialized_start=1551
+  _globals['_COMPILEKERNELRESPONSE']._serialized_end=1839
+  _globals['_LISTDEVICESREQUEST']._serialized_start=1841
+  _globals['_LISTDEVICESREQUEST']._serialized_end=1900
+  _globals['_DEVICE']._serialized_start=1903
+  _globals['_DEVICE']._serialized_end=2176
+  _globals['_LISTDEVICESRESPONSE']._serialized_start=2179
+  _globals['_LISTDEVICESRESPONSE']._serialized_end=2324
+  _globals['_GETARTIFACTREQUEST']._serialized_start=2326
+  _globals['_GETARTIFACTREQUEST']._serialized_end=2362
+  _globals['_GETARTIFACTRESPONSE']._serialized_start=2364
+  _globals['_GETARTIFACTRESPONSE']._serialized_end=2400
+  _globals['_EVALUATORSERVICE']._serialized_start=2747
+  _globals['_EVALUATORSERVICE']._serialized_end=3317
 # @@protoc_insertion_point(module_scope)

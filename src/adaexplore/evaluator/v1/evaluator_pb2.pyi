@@ -229,12 +229,17 @@ class EvaluateKernelRequest(_message.Message):
     STATE_MODE_FIELD_NUMBER: _builtins.int
     CACHE_MODE_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
+    SANITIZER_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Names this request; the same id joins the work in flight or repeats its answer. Up to 128 characters; may be empty."""
     state_mode: Global___StateMode.ValueType
     """How state is given to the candidate."""
     cache_mode: Global___CacheMode.ValueType
     """Whether the result cache may answer."""
+    sanitizer: _evaluation_pb2.Sanitizer.ValueType
+    """Tool of compute-sanitizer under which a candidate that passes is run once more, on the cuda device alone
+    (SANITIZER_NOT_AVAILABLE elsewhere, or where the tool is not installed).
+    """
     @_builtins.property
     def task(self) -> _task_pb2.Task:
         """The task."""
@@ -261,10 +266,11 @@ class EvaluateKernelRequest(_message.Message):
         state_mode: Global___StateMode.ValueType = ...,
         cache_mode: Global___CacheMode.ValueType = ...,
         limits: Global___PhaseLimits | None = ...,
+        sanitizer: _evaluation_pb2.Sanitizer.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "kernel", b"kernel", "limits", b"limits", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_mode", b"cache_mode", "device", b"device", "kernel", b"kernel", "limits", b"limits", "request_id", b"request_id", "state_mode", b"state_mode", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_mode", b"cache_mode", "device", b"device", "kernel", b"kernel", "limits", b"limits", "request_id", b"request_id", "sanitizer", b"sanitizer", "state_mode", b"state_mode", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -122,6 +122,8 @@ class _CauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Cause.ValueType
     """INCONCLUSIVE: it compiles, but this device cannot interpret it."""
     CAUSE_SHAPE_DEPENDENT: _Cause.ValueType  # 28
     """INCONCLUSIVE: at the judged shape other kernels run than at full shape."""
+    CAUSE_NOT_SANITIZED: _Cause.ValueType  # 29
+    """INCONCLUSIVE: it is right as far as the checks go, but the sanitizer that was asked for did not see all of it."""
 
 class Cause(_Cause, metaclass=_CauseEnumTypeWrapper):
     """Why a verdict is not PASSED."""
@@ -184,7 +186,41 @@ CAUSE_NOT_INTERPRETABLE: Cause.ValueType  # 27
 """INCONCLUSIVE: it compiles, but this device cannot interpret it."""
 CAUSE_SHAPE_DEPENDENT: Cause.ValueType  # 28
 """INCONCLUSIVE: at the judged shape other kernels run than at full shape."""
+CAUSE_NOT_SANITIZED: Cause.ValueType  # 29
+"""INCONCLUSIVE: it is right as far as the checks go, but the sanitizer that was asked for did not see all of it."""
 Global___Cause: _TypeAlias = Cause  # noqa: Y015
+
+class _Sanitizer:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SanitizerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sanitizer.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SANITIZER_UNSPECIFIED: _Sanitizer.ValueType  # 0
+    """None is asked for."""
+    SANITIZER_MEMCHECK: _Sanitizer.ValueType  # 1
+    """Accesses out of bounds or misaligned."""
+    SANITIZER_RACECHECK: _Sanitizer.ValueType  # 2
+    """Races on shared memory."""
+    SANITIZER_INITCHECK: _Sanitizer.ValueType  # 3
+    """Reads of device memory that nothing has written."""
+    SANITIZER_SYNCCHECK: _Sanitizer.ValueType  # 4
+    """Barriers and warp synchronisation used wrongly."""
+
+class Sanitizer(_Sanitizer, metaclass=_SanitizerEnumTypeWrapper):
+    """A tool of compute-sanitizer, under which a candidate that passed is run once more."""
+
+SANITIZER_UNSPECIFIED: Sanitizer.ValueType  # 0
+"""None is asked for."""
+SANITIZER_MEMCHECK: Sanitizer.ValueType  # 1
+"""Accesses out of bounds or misaligned."""
+SANITIZER_RACECHECK: Sanitizer.ValueType  # 2
+"""Races on shared memory."""
+SANITIZER_INITCHECK: Sanitizer.ValueType  # 3
+"""Reads of device memory that nothing has written."""
+SANITIZER_SYNCCHECK: Sanitizer.ValueType  # 4
+"""Barriers and warp synchronisation used wrongly."""
+Global___Sanitizer: _TypeAlias = Sanitizer  # noqa: Y015
 
 class _Phase:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -757,6 +793,104 @@ class PhaseTime(_message.Message):
 Global___PhaseTime: _TypeAlias = PhaseTime  # noqa: Y015
 
 @_typing.final
+class SanitizerError(_message.Message):
+    """One kind of error that a sanitizer found in one kernel."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    KERNEL_NAME_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    DISTANCE_FIELD_NUMBER: _builtins.int
+    THREAD_FIELD_NUMBER: _builtins.int
+    BLOCK_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """What it is, in the tool's words."""
+    kernel_name: _builtins.str
+    """Name of the kernel; may be empty."""
+    size_bytes: _builtins.int
+    """Size of the access in bytes; 0 if the tool does not tell."""
+    address: _builtins.str
+    """Address as the tool tells it, hexadecimal; may be empty."""
+    distance: _builtins.str
+    """Where the address lies from the nearest allocation, in the tool's words; may be empty."""
+    thread: _builtins.str
+    """Coordinates of the first thread, for example "(31,0,0)"; may be empty."""
+    block: _builtins.str
+    """Coordinates of its block; may be empty."""
+    count: _builtins.int
+    """How often it was printed; of races, how many hazards."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        kernel_name: _builtins.str = ...,
+        size_bytes: _builtins.int = ...,
+        address: _builtins.str = ...,
+        distance: _builtins.str = ...,
+        thread: _builtins.str = ...,
+        block: _builtins.str = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "block", b"block", "count", b"count", "distance", b"distance", "kernel_name", b"kernel_name", "kind", b"kind", "size_bytes", b"size_bytes", "thread", b"thread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SanitizerError: _TypeAlias = SanitizerError  # noqa: Y015
+
+@_typing.final
+class Sanitization(_message.Message):
+    """What came of the run under a sanitizer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SANITIZER_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    ERROR_COUNT_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    ELAPSED_FIELD_NUMBER: _builtins.int
+    REDUCED_SHAPE_FIELD_NUMBER: _builtins.int
+    sanitizer: Global___Sanitizer.ValueType
+    """The tool."""
+    version: _builtins.str
+    """Version of compute-sanitizer; may be empty."""
+    error_count: _builtins.int
+    """Errors by the tool's summary; absent if it wrote none."""
+    reduced_shape: _builtins.bool
+    """True if it ran at a smaller shape than the task's own, since the tool is 10 to 100 times slower."""
+    @_builtins.property
+    def errors(self) -> _containers.RepeatedCompositeFieldContainer[Global___SanitizerError]:
+        """Errors by kind and kernel, the first 20."""
+
+    @_builtins.property
+    def elapsed(self) -> _duration_pb2.Duration:
+        """Wall time of the run, the start of the process included."""
+
+    def __init__(
+        self,
+        *,
+        sanitizer: Global___Sanitizer.ValueType = ...,
+        version: _builtins.str = ...,
+        error_count: _builtins.int | None = ...,
+        errors: _abc.Iterable[Global___SanitizerError] | None = ...,
+        elapsed: _duration_pb2.Duration | None = ...,
+        reduced_shape: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_error_count", b"_error_count", "elapsed", b"elapsed", "error_count", b"error_count"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error_count", b"_error_count", "elapsed", b"elapsed", "error_count", b"error_count", "errors", b"errors", "reduced_shape", b"reduced_shape", "sanitizer", b"sanitizer", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__error_count: _TypeAlias = _typing.Literal["error_count"]  # noqa: Y015
+    _WhichOneofArgType__error_count: _TypeAlias = _typing.Literal["_error_count", b"_error_count"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__error_count) -> _WhichOneofReturnType__error_count | None: ...
+
+Global___Sanitization: _TypeAlias = Sanitization  # noqa: Y015
+
+@_typing.final
 class Evaluation(_message.Message):
     """What the evaluator says about one candidate for one task on one device."""
 
@@ -776,6 +910,7 @@ class Evaluation(_message.Message):
     TRACK_FIELD_NUMBER: _builtins.int
     PHASE_TIMES_FIELD_NUMBER: _builtins.int
     CACHED_FIELD_NUMBER: _builtins.int
+    SANITIZATION_FIELD_NUMBER: _builtins.int
     kernel_digest: _builtins.str
     """Digest of the candidate's normalised source."""
     task_digest: _builtins.str
@@ -816,6 +951,10 @@ class Evaluation(_message.Message):
     def phase_times(self) -> _containers.RepeatedCompositeFieldContainer[Global___PhaseTime]:
         """Wall time by phase."""
 
+    @_builtins.property
+    def sanitization(self) -> Global___Sanitization:
+        """The run under a sanitizer; absent if none was asked for or the candidate did not get that far."""
+
     def __init__(
         self,
         *,
@@ -833,10 +972,11 @@ class Evaluation(_message.Message):
         track: _task_pb2.Track.ValueType = ...,
         phase_times: _abc.Iterable[Global___PhaseTime] | None = ...,
         cached: _builtins.bool = ...,
+        sanitization: Global___Sanitization | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "platform", b"platform", "timing", b"timing"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "platform", b"platform", "sanitization", b"sanitization", "timing", b"timing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "cause", b"cause", "checks", b"checks", "failure", b"failure", "kernel_digest", b"kernel_digest", "launches", b"launches", "phase", b"phase", "phase_times", b"phase_times", "platform", b"platform", "precision", b"precision", "task_digest", b"task_digest", "timing", b"timing", "track", b"track", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "cause", b"cause", "checks", b"checks", "failure", b"failure", "kernel_digest", b"kernel_digest", "launches", b"launches", "phase", b"phase", "phase_times", b"phase_times", "platform", b"platform", "precision", b"precision", "sanitization", b"sanitization", "task_digest", b"task_digest", "timing", b"timing", "track", b"track", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -16,6 +16,7 @@ from adaexplore_evaluator.referee.cuda.baselines import Baselines
 from adaexplore_evaluator.referee.cuda.canary import Canary
 from adaexplore_evaluator.referee.cuda.judge import CudaRound
 from adaexplore_evaluator.referee.cuda.runner import CudaRunner
+from adaexplore_evaluator.referee.cuda.sanitizing import MOST_ELEMENTS, SMALLER_ELEMENTS, elements_of, run_sanitized, with_run
 from adaexplore_evaluator.referee.cuda.turns import GpuTurns
 from adaexplore_evaluator.referee.fleet import Fleet
 from adaexplore_evaluator.referee.jobs import Jobs, JobSettings, Progress
@@ -24,6 +25,7 @@ from adaexplore_evaluator.referee.runners import Runner
 from adaexplore_evaluator.referee.tasks import MemoryLostError, PreparedTask, TaskBook, WorkerLostError
 from adaexplore_evaluator.runner.frames import JsonObject
 from adaexplore_evaluator.sandbox import GpuAccess, Role, Sandbox
+from adaexplore_evaluator.sanitizers import find_sanitizer
 
 # Shares of the GPU's memory: tensors of one value of a runner, and all that is kept of prepared tasks.
 _VALUE_SHARE = 0.35
@@ -92,6 +94,21 @@ class CudaJobs(Jobs):
         self._give_back()
         with self._turns.whole():
             return super().do(number, job, progress, cancelled)
+
+    def _evaluate(self, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
+        """The Evaluation, and for what passed the run under a sanitizer where the job asks for one."""
+        found, tool = super()._evaluate(job, progress, cancelled), job.get("sanitizer")
+        if not tool or found.get("verdict") != "VERDICT_PASSED":
+            return found
+        clock = PhaseClock({TASK: self._settings.task_s}, self._now_s, progress)
+        task = full = self._task(job, clock, cancelled)
+        if elements_of(full) > MOST_ELEMENTS:
+            smaller = self._tasks.get(full.source, clock, cancelled, SMALLER_ELEMENTS)
+            task = full if smaller.audit.cause else smaller
+        program = find_sanitizer()
+        with self._turns.using():
+            run = run_sanitized(self._fleet, program, tool, task, job["kernel"], cancelled, job["state_mode"] == "seeded")
+        return with_run(found, tool, program.version() if program else "", run, job["kernel"], task.judged != full.judged)
 
     def _make_room(self) -> None:
         """What is kept for the next job is given back where it may be what another one lacks."""
