@@ -136,9 +136,8 @@ def _key(item: Candidate, spec: kernel_pb2.DeviceSpec) -> str:
     for path in (item.task, item.kernel):
         digest.update(path.read_bytes() if path.is_file() else b"")
         digest.update(b"\0")
-    digest.update(
-        "\0".join((item.precision, item.track, item.init, item.sanitizer or "", spec.SerializeToString(deterministic=True).hex())).encode()
-    )
+    place = spec.SerializeToString(deterministic=True).hex()
+    digest.update("\0".join((item.precision, item.track, item.init, item.sanitizer or "", place)).encode())
     return f"{item.name}//{digest.hexdigest()[:16]}"
 
 

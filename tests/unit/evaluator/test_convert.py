@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 from adaexplore_evaluator import convert
 from adaexplore_evaluator.domain import PhaseBudgets, Place, StateMode
@@ -5,7 +7,7 @@ from adaexplore_evaluator.gpus import Gpu
 from google.protobuf import duration_pb2
 
 from adaexplore.evaluator.v1 import evaluator_pb2 as pb
-from adaexplore.runtime.errors import InvalidArgumentError
+from adaexplore.runtime.errors import FailedPreconditionError, InvalidArgumentError
 from adaexplore.runtime.sources import kernel_digest
 from adaexplore.types.v1 import evaluation_pb2, kernel_pb2, skill_pb2, task_pb2
 
@@ -187,3 +189,19 @@ def test_gpus_are_listed_after_the_cpu_with_their_health():
     assert (first.kind, first.gpu, list(first.targets), first.healthy) == (kernel_pb2.DEVICE_KIND_CUDA, 0, ["sm_90"], True)
     assert first.timing == evaluation_pb2.TIMING_STATUS_MEASURED
     assert (second.gpu, second.healthy, second.message) == (2, False, "it fell off the bus")
+
+
+def test_a_sanitizer_is_refused_where_it_cannot_run(monkeypatch):
+    with pytest.raises(InvalidArgumentError, match="cuda") as raised:
+        job(sanitizer=evaluation_pb2.SANITIZER_MEMCHECK)
+    assert raised.value.reason == "SANITIZER_NOT_AVAILABLE"
+    monkeypatch.setattr(convert, "find_sanitizer", lambda: None)
+    cuda = kernel_pb2.DeviceSpec(kind=kernel_pb2.DEVICE_KIND_CUDA)
+    gpus = (Gpu(0, "GPU-0", "a GPU", "sm_90", 1 << 30),)
+    with pytest.raises(FailedPreconditionError, match="install"):
+        convert.evaluate_job(request(sanitizer=evaluation_pb2.SANITIZER_RACECHECK, device=cuda), DEFAULTS, 600, gpus)
+
+
+def test_a_sanitizer_is_part_of_what_decides_the_result():
+    plain = job()
+    assert dataclasses.replace(plain, sanitizer="memcheck").key != plain.key

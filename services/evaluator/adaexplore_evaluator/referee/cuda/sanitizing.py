@@ -57,6 +57,16 @@ class SanitizedRun:
     elapsed_s: float
 
 
+@dataclass(frozen=True)
+class Order:
+    """What is run: a candidate's source under one of the tools, for a target, its state from a seed or the task's."""
+
+    tool: str
+    source: str
+    target: str
+    seeded: bool
+
+
 def elements_of(task: PreparedTask) -> int:
     """Elements of all inputs of a task's first case together."""
     return sum(tensor.numel() for tensor in tensors_of(task.cases[0].made.inputs))
@@ -65,11 +75,9 @@ def elements_of(task: PreparedTask) -> int:
 def run_sanitized(
     fleet: Fleet,
     program: Sanitizer | None,
-    tool: str,
     task: PreparedTask,
-    source: str,
+    order: Order,
     cancelled: Callable[[], bool],
-    seeded: bool = False,
     budget_s: float = _BUDGET_S,
 ) -> SanitizedRun:
     """Run a candidate once on the first case's inputs in a fresh process under the tool; JobCancelledError if the caller gave up."""
@@ -78,9 +86,9 @@ def run_sanitized(
     try:
         if program is None:
             raise SandboxError(MISSING)
-        runner = fleet.attended(Attended(lambda shared: program.argv(tool, shared / _LOG_FILE), program.root, _environment()))
+        runner = fleet.attended(Attended(lambda shared: program.argv(order.tool, shared / _LOG_FILE), program.root, _environment()))
         try:
-            _order(runner, task, source, seeded)
+            _order(runner, task, order)
             problem = _wait(runner, start_s + budget_s, budget_s, cancelled)
             log = parse_log(_text(runner, _LOG_FILE, _LOG_BYTES))
             problem = problem or _reply_problem(_text(runner, REPLY_FILE, _REPLY_BYTES))
@@ -143,16 +151,18 @@ def _environment() -> dict[str, str]:
     return {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
 
-def _order(runner: Runner, task: PreparedTask, source: str, seeded: bool) -> None:
-    case = (task.default_cases if seeded else task.cases)[0]
-    path = runner.place("candidate.py", source)
+def _order(runner: Runner, task: PreparedTask, order: Order) -> None:
+    case = (task.default_cases if order.seeded else task.cases)[0]
+    path = runner.place("candidate.py", order.source)
     names = [task.entry_point] if task.format == "module" else [task.entry_point, "kernel_function"]
+    precision, target = task.source.precision, order.target
     commands: list[JsonObject] = [
-        {"command": "load_candidate", "path": path, "entry_points": names, "format": task.format, "precision": task.source.precision},
+        {"command": "load_candidate", "path": path, "entry_points": names, "format": task.format, "precision": precision, "target": target},
         {"command": "construct", "init_inputs": runner.encode(_on_host(case.made.init_inputs)), "seed": task.seed},
     ]
-    commands += [] if seeded else [{"command": "load_state", "state": runner.encode(_on_host(case.state))}]
-    commands.append({"command": "run", "inputs": runner.encode(_on_host(case.made.inputs))})
+    commands += [] if order.seeded else [{"command": "load_state", "state": runner.encode(_on_host(case.state))}]
+    # Nothing stands between the candidate and torch: no poison.
+    commands.append({"command": "run", "inputs": runner.encode(_on_host(case.made.inputs)), "order_seed": 0, "poison": -1})
     runner.place(ORDER_FILE, json.dumps(commands))
     runner.place(GO_FILE, "")
 

@@ -16,7 +16,7 @@ from adaexplore_evaluator.referee.cuda.baselines import Baselines
 from adaexplore_evaluator.referee.cuda.canary import Canary
 from adaexplore_evaluator.referee.cuda.judge import CudaRound
 from adaexplore_evaluator.referee.cuda.runner import CudaRunner
-from adaexplore_evaluator.referee.cuda.sanitizing import MOST_ELEMENTS, SMALLER_ELEMENTS, elements_of, run_sanitized, with_run
+from adaexplore_evaluator.referee.cuda.sanitizing import MOST_ELEMENTS, SMALLER_ELEMENTS, Order, elements_of, run_sanitized, with_run
 from adaexplore_evaluator.referee.cuda.turns import GpuTurns
 from adaexplore_evaluator.referee.fleet import Fleet
 from adaexplore_evaluator.referee.jobs import Jobs, JobSettings, Progress
@@ -105,9 +105,9 @@ class CudaJobs(Jobs):
         if elements_of(full) > MOST_ELEMENTS:
             smaller = self._tasks.get(full.source, clock, cancelled, SMALLER_ELEMENTS)
             task = full if smaller.audit.cause else smaller
-        program = find_sanitizer()
+        program, order = find_sanitizer(), Order(tool, job["kernel"], job["target"], job["state_mode"] == "seeded")
         with self._turns.using():
-            run = run_sanitized(self._fleet, program, tool, task, job["kernel"], cancelled, job["state_mode"] == "seeded")
+            run = run_sanitized(self._fleet, program, task, order, cancelled)
         return with_run(found, tool, program.version() if program else "", run, job["kernel"], task.judged != full.judged)
 
     def _make_room(self) -> None:

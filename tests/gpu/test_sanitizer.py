@@ -1,0 +1,81 @@
+"""Candidates under the real compute-sanitizer; skipped with the reason where it is not installed."""
+
+import pytest
+from adaexplore_evaluator.sanitizers import MISSING, find_sanitizer
+
+from adaexplore.client.evaluator import EvaluatorClient
+from adaexplore.evaluator.v1 import evaluator_pb2 as pb
+from adaexplore.types.v1 import evaluation_pb2, kernel_pb2, task_pb2
+
+from ..integration.evaluator.conftest import cause_of, start_server, verdict_of
+
+pytestmark = pytest.mark.skipif(find_sanitizer() is None, reason=MISSING)
+
+TASK = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+def get_inputs():
+    return [torch.randn(1000)]
+
+def get_init_inputs():
+    return []
+"""
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def add_kernel(x, scratch, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, {mask})
+    if {reads}:
+        value = tl.where(at < n, value, tl.load(scratch + at, at < n + 1, other=0.0))
+        value += tl.where(tl.load(scratch + at % n) == 12345.25, 1e-30, 0.0)
+    tl.store(y + at, value + 1, at < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        add_kernel[(triton.cdiv(x.numel(), 256),)](x, torch.empty_like(x), y, x.numel(), BLOCK=256)
+        return y
+"""
+RIGHT = KERNEL.format(mask="at < n, other=0.0", reads="False")
+# 24 elements beyond the end are read, and never used.
+BEYOND = KERNEL.format(mask="at < n + 24", reads="False")
+# Memory that nothing wrote is read, and changes nothing.
+UNWRITTEN = KERNEL.format(mask="at < n, other=0.0", reads="True").replace(
+    "value = tl.where(at < n, value, tl", "unused = tl.where(at < n, value, tl"
+)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with start_server() as address, EvaluatorClient(address) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sanitizer", "verdict", "cause"),
+    [
+        (RIGHT, evaluation_pb2.SANITIZER_MEMCHECK, "PASSED", "UNSPECIFIED"),
+        (RIGHT, evaluation_pb2.SANITIZER_RACECHECK, "PASSED", "UNSPECIFIED"),
+        (RIGHT, evaluation_pb2.SANITIZER_SYNCCHECK, "PASSED", "UNSPECIFIED"),
+        (BEYOND, evaluation_pb2.SANITIZER_MEMCHECK, "FAILED", "MEMORY"),
+        (UNWRITTEN, evaluation_pb2.SANITIZER_INITCHECK, "FAILED", "MEMORY"),
+    ],
+)
+def test_a_sanitizer_finds_what_changes_no_result(client, kernel, sanitizer, verdict, cause):
+    request = pb.EvaluateKernelRequest(
+        task=task_pb2.Task(name="task.py", source=TASK),
+        kernel=kernel_pb2.Kernel(source=kernel),
+        device=kernel_pb2.DeviceSpec(kind=kernel_pb2.DEVICE_KIND_CUDA),
+        sanitizer=sanitizer,
+    )
+    evaluation = list(client.evaluate_kernel(request))[-1].evaluation
+    assert (verdict_of(evaluation), cause_of(evaluation)) == (verdict, cause), evaluation.failure.message
+    assert evaluation.sanitization.version
