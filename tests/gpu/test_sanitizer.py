@@ -34,7 +34,6 @@ def add_kernel(x, scratch, y, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + at, {mask})
     if {reads}:
-        value = tl.where(at < n, value, tl.load(scratch + at, at < n + 1, other=0.0))
         value += tl.where(tl.load(scratch + at % n) == 12345.25, 1e-30, 0.0)
     tl.store(y + at, value + 1, at < n)
 
@@ -45,18 +44,44 @@ class ModelNew(torch.nn.Module):
         return y
 """
 RIGHT = KERNEL.format(mask="at < n, other=0.0", reads="False")
-# 24 elements beyond the end are read, and never used.
+# 24 elements beyond the end are read, and never stored.
 BEYOND = KERNEL.format(mask="at < n + 24", reads="False")
 # Memory that nothing wrote is read, and changes nothing.
-UNWRITTEN = KERNEL.format(mask="at < n, other=0.0", reads="True").replace(
-    "value = tl.where(at < n, value, tl", "unused = tl.where(at < n, value, tl"
-)
+UNWRITTEN = KERNEL.format(mask="at < n, other=0.0", reads="True")
+# A warp reads what another one writes, without a barrier; what it reads changes nothing.
+RACE = """
+import torch
+
+SOURCE = '''
+extern "C" __global__ void race_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[256];
+    int at = blockIdx.x * 256 + threadIdx.x;
+    float value = at < n ? x[at] : 0.0f;
+    tile[threadIdx.x] = value;
+    float other = tile[threadIdx.x ^ 32];
+    if (at < n) y[at] = value + 1.0f + (other == 12345.25f ? 1e-30f : 0.0f);
+}
+'''
+race_kernel = torch.cuda._compile_kernel(SOURCE, "race_kernel")
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        race_kernel(((x.numel() + 255) // 256, 1, 1), (256, 1, 1), (x, y, x.numel()))
+        return y
+"""
 
 
 @pytest.fixture(scope="module")
-def client():
-    with start_server() as address, EvaluatorClient(address) as made:
-        yield made
+def client(tmp_path_factory):
+    server = start_server(tmp_path_factory.mktemp("runners"))
+    try:
+        with EvaluatorClient(server.address) as made:
+            yield made
+    finally:
+        server.process.terminate()
+        server.process.wait(timeout=60)
+        server.process.stdout.close()
 
 
 @pytest.mark.parametrize(
@@ -66,6 +91,7 @@ def client():
         (RIGHT, evaluation_pb2.SANITIZER_RACECHECK, "PASSED", "UNSPECIFIED"),
         (RIGHT, evaluation_pb2.SANITIZER_SYNCCHECK, "PASSED", "UNSPECIFIED"),
         (BEYOND, evaluation_pb2.SANITIZER_MEMCHECK, "FAILED", "MEMORY"),
+        (RACE, evaluation_pb2.SANITIZER_RACECHECK, "FAILED", "NONDETERMINISTIC"),
         (UNWRITTEN, evaluation_pb2.SANITIZER_INITCHECK, "FAILED", "MEMORY"),
     ],
 )

@@ -12,7 +12,14 @@ from adaexplore_evaluator.referee.tasks import JobCancelledError
 from adaexplore_evaluator.sandbox import Limits, Sandbox, SandboxLevel
 from adaexplore_evaluator.sanitizers import Sanitizer
 
-CANDIDATE = "import torch\ndef add_kernel(x):\n    return x + 1\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return add_kernel(x)\n"
+CANDIDATE = """
+import torch
+def add_kernel(x):
+    return x + 1
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return add_kernel(x)
+"""
 RAISES = CANDIDATE.replace("return add_kernel(x)", "raise ValueError('not here')")
 SUMMARY = "========= ERROR SUMMARY: {} errors"
 FOUND = (
@@ -115,7 +122,8 @@ def test_without_the_tool_there_is_no_verdict(fleet):
 
 def test_races_are_nondeterministic_and_the_timing_stays():
     log = parse_log(
-        "========= Error: Race reported between Write access at add_kernel+0x90\n========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"
+        "========= Error: Race reported between Write access at add_kernel+0x90\n"
+        "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"
     )
     found = with_run(
         {"timing": {"median_us": 2.0}, "verdict": "VERDICT_PASSED"}, "racecheck", "2026.4", SanitizedRun(log, "", 1.5), CANDIDATE, True
