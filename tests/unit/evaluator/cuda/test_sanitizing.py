@@ -85,7 +85,7 @@ def test_an_error_in_its_own_kernel_fails_the_candidate(fleet, stand_in):
 @pytest.mark.parametrize(
     ("log", "source", "says"),
     [
-        (FOUND.format("add_kernel"), CANDIDATE, "add_kernel"),
+        (FOUND.format("add_kernel"), CANDIDATE, "without its summary after Invalid"),
         (FOUND.format("library_gemm") + SUMMARY.format(1), CANDIDATE, "no kernel that the candidate names"),
         (SUMMARY.format(2), CANDIDATE, "counts 2 errors"),
         ("", CANDIDATE, "without its summary"),

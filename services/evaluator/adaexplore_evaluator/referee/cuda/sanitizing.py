@@ -108,7 +108,10 @@ def finding_of(tool: str, run: SanitizedRun, source: str) -> Finding | None:
     # Without its summary the tool may have been stopped in the middle of anything, so that what it printed proves nothing.
     if own and run.log.total:
         return signed(stop(FAILED, _CAUSES[tool], CHECK, _described(tool, own), kernel_name=own[0].kernel[:200]).finding, source)
-    if run.log.errors:
+    if own:
+        reason = run.problem or run.log.problem
+        problem = f"it ended without its summary{f' ({reason})' if reason else ''} after {own[0].kind} in kernel {own[0].kernel}"
+    elif run.log.errors:
         other = run.log.errors[0]
         problem = f"{other.kind} in {other.kernel or 'an unnamed kernel'}, which is no kernel that the candidate names"
     elif run.log.total:
