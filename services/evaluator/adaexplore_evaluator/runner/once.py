@@ -1,4 +1,4 @@
-"""One order instead of a dialogue: for a runner under a tool that passes no descriptors on to what it starts."""
+"""One order instead of a dialogue: for a runner under a tool that need not pass descriptors on to what it starts."""
 
 from __future__ import annotations
 
