@@ -29,7 +29,8 @@ class Batches:
     """Runs functions, each of which is written as a whole or not at all, and answers when they are on the disk.
 
     On PostgreSQL each has a transaction of its own. On SQLite, which writes one transaction at a time, a thread takes all that have come
-    meanwhile into one: many writers then wait for one flush of the disk, and for no turn of the event loop in between.
+    meanwhile into one: many writers then wait for one flush of the disk, and for no turn of the event loop in between. Where one fails, all of
+    them run again, each behind a savepoint of its own: failures are rare, and savepoints cost as much as the statements between them.
 
     Args:
         engine: Where; a SQLite file waits for other processes as long as this engine does.
@@ -93,19 +94,26 @@ class Batches:
 
     def _write(self, engine: Engine, jobs: list[_Job]) -> None:
         """Run jobs in one transaction; one that fails leaves nothing of itself and does not disturb the others."""
-        outcomes: list[_Outcome] = []
         try:
             with engine.connect() as connection, connection.begin():
-                outcomes += [_one(connection, job.work) for job in jobs]
-        except (exc.DBAPIError, OSError) as error:
-            outcomes = [_Outcome(error=typed(error, self._engine))] * len(jobs)
+                outcomes = [_Outcome(job.work(connection)) for job in jobs]
         except Exception as error:
-            outcomes = [_Outcome(error=error)] * len(jobs)
+            unusable = isinstance(error, exc.DBAPIError | OSError) and not isinstance(error, exc.IntegrityError)
+            outcomes = [_Outcome(error=typed(error, self._engine))] * len(jobs) if unusable else self._apart(engine, jobs)
         for job, outcome in zip(jobs, outcomes, strict=True):
             if outcome.error is None:
                 job.answer.set_result(outcome.result)
             else:
                 job.answer.set_exception(outcome.error)
+
+    def _apart(self, engine: Engine, jobs: list[_Job]) -> list[_Outcome]:
+        try:
+            with engine.connect() as connection, connection.begin():
+                return [_one(connection, job.work) for job in jobs]
+        except (exc.DBAPIError, OSError) as error:
+            return [_Outcome(error=typed(error, self._engine))] * len(jobs)
+        except Exception as error:
+            return [_Outcome(error=error)] * len(jobs)
 
 
 @dataclass(frozen=True)
