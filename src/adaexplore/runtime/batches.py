@@ -6,7 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,7 +22,8 @@ _MOST_AT_ONCE = 128
 @dataclass(frozen=True)
 class _Job:
     work: Callable[[Connection], Any]
-    answer: Future[Any]
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[Any]
 
 
 class Batches:
@@ -55,10 +56,11 @@ class Batches:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="batches", daemon=True)
             self._thread.start()
-        job = _Job(work, Future())
+        loop = asyncio.get_running_loop()
+        job = _Job(work, loop, loop.create_future())
         self._jobs.put(job)
-        # What is under way is written even if nobody waits for it any more.
-        return await asyncio.shield(asyncio.wrap_future(job.answer))
+        # What is under way is written even if nobody waits for it any more: the thread does not ask.
+        return await job.answer
 
     async def close(self) -> None:
         """Write what has come and end the thread."""
@@ -100,11 +102,10 @@ class Batches:
         except Exception as error:
             unusable = isinstance(error, exc.DBAPIError | OSError) and not isinstance(error, exc.IntegrityError)
             outcomes = [_Outcome(error=typed(error, self._engine))] * len(jobs) if unusable else self._apart(engine, jobs)
-        for job, outcome in zip(jobs, outcomes, strict=True):
-            if outcome.error is None:
-                job.answer.set_result(outcome.result)
-            else:
-                job.answer.set_exception(outcome.error)
+        for loop in {job.loop for job in jobs}:
+            theirs = [(job.answer, outcome) for job, outcome in zip(jobs, outcomes, strict=True) if job.loop is loop]
+            with suppress(RuntimeError):  # a loop that has been closed waits for nothing
+                loop.call_soon_threadsafe(_answer, theirs)
 
     def _apart(self, engine: Engine, jobs: list[_Job]) -> list[_Outcome]:
         try:
@@ -120,6 +121,16 @@ class Batches:
 class _Outcome:
     result: Any = None
     error: Exception | None = None
+
+
+def _answer(outcomes: list[tuple[asyncio.Future[Any], _Outcome]]) -> None:
+    for waiting, outcome in outcomes:
+        if waiting.done():
+            continue
+        if outcome.error is None:
+            waiting.set_result(outcome.result)
+        else:
+            waiting.set_exception(outcome.error)
 
 
 def _one(connection: Connection, work: Callable[[Connection], Any]) -> _Outcome:
