@@ -30,8 +30,8 @@ class Batches:
     """Runs functions, each of which is written as a whole or not at all, and answers when they are on the disk.
 
     On PostgreSQL each has a transaction of its own. On SQLite, which writes one transaction at a time, a thread takes all that have come
-    meanwhile into one: many writers then wait for one flush of the disk, and for no turn of the event loop in between. Where one fails, all of
-    them run again, each behind a savepoint of its own: failures are rare, and savepoints cost as much as the statements between them.
+    meanwhile into one: many writers then wait for one flush of the disk, and for no turn of the event loop in between. Where one fails,
+    all run again, each behind a savepoint of its own: failures are rare, and a savepoint costs as much as the statements behind it.
 
     Args:
         engine: Where; a SQLite file waits for other processes as long as this engine does.

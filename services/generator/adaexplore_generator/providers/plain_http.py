@@ -60,7 +60,9 @@ class PlainTransport(httpx.AsyncBaseTransport):
                 timeout=aiohttp.ClientTimeout(sock_connect=limits.get("connect"), sock_read=limits.get("read")),
             )
         stream = _NetworkStream(self._session.connector)
-        return httpx.Response(response.status, headers=list(response.raw_headers), stream=_Body(response), extensions={"network_stream": stream})
+        return httpx.Response(
+            response.status, headers=list(response.raw_headers), stream=_Body(response), extensions={"network_stream": stream}
+        )
 
     async def aclose(self) -> None:
         """Close the connection."""
