@@ -25,7 +25,7 @@ def sha256_of(value: Any) -> str:
 
 
 def _fields(value: Any) -> dict[str, object]:
-    return {name: getattr(value, name) for name in _names(type(value))}
+    return {name: getattr(value, name) for name in _names(value.__class__)}
 
 
 @cache

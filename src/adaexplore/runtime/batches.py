@@ -57,10 +57,10 @@ class Batches:
             self._thread = threading.Thread(target=self._serve, name="batches", daemon=True)
             self._thread.start()
         loop = asyncio.get_running_loop()
-        job = _Job(work, loop, loop.create_future())
-        self._jobs.put(job)
+        answer: asyncio.Future[ResultT] = loop.create_future()
+        self._jobs.put(_Job(work, loop, answer))
         # What is under way is written even if nobody waits for it any more: the thread does not ask.
-        return await job.answer
+        return await answer
 
     async def close(self) -> None:
         """Write what has come and end the thread."""
@@ -99,9 +99,12 @@ class Batches:
         try:
             with engine.connect() as connection, connection.begin():
                 outcomes = [_Outcome(job.work(connection)) for job in jobs]
-        except Exception as error:
-            unusable = isinstance(error, exc.DBAPIError | OSError) and not isinstance(error, exc.IntegrityError)
-            outcomes = [_Outcome(error=typed(error, self._engine))] * len(jobs) if unusable else self._apart(engine, jobs)
+        except exc.IntegrityError:
+            outcomes = self._apart(engine, jobs)
+        except (exc.DBAPIError, OSError) as error:
+            outcomes = [_Outcome(error=typed(error, self._engine))] * len(jobs)
+        except Exception:
+            outcomes = self._apart(engine, jobs)
         for loop in {job.loop for job in jobs}:
             theirs = [(job.answer, outcome) for job, outcome in zip(jobs, outcomes, strict=True) if job.loop is loop]
             with suppress(RuntimeError):  # a loop that has been closed waits for nothing

@@ -21,6 +21,8 @@ async def answering(answer):
                 await reader.readuntil(b"\r\n\r\n")
                 await answer(writer)
         except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
             writer.close()
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
