@@ -15,6 +15,7 @@ import random
 import re
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 PIECE_CHARS = 40
@@ -32,6 +33,7 @@ class LoadServer:
 
     def __init__(self, latency_s: float, chars: int) -> None:
         self._latency_s, self._chars = latency_s, chars
+        self._usual = list(_pieces(chars))
         self._draw = random.Random(0)
         self._arrivals: list[tuple[float, int]] = []
 
@@ -62,10 +64,10 @@ class LoadServer:
         # Give or take a tenth: callers of a model that always takes the same time move in step after the first hiccup.
         await asyncio.sleep(self._latency_s * self._draw.uniform(0.9, 1.1))
         writer.write(_HEAD)
-        text = "Fuse it.\n```python\nclass ModelNew:\n    pass\n" + "# one more line of a kernel\n" * (chars // 27)
-        for start in range(0, len(text), PIECE_CHARS):
-            _event(writer, {"choices": [{"index": 0, "delta": {"content": text[start : start + PIECE_CHARS]}, "finish_reason": None}]})
-            if start % (1000 * PIECE_CHARS) == 0:
+        # A model elsewhere takes nothing of this machine, so the usual reply is put into words beforehand.
+        for number, piece in enumerate(_pieces(chars) if wished else self._usual):
+            _chunk(writer, piece)
+            if number % 1000 == 0:
                 await writer.drain()
         took = f"# took {time.perf_counter() - came:.6f}\n```\n"
         _event(writer, {"choices": [{"index": 0, "delta": {"content": took}, "finish_reason": "stop"}]})
@@ -75,8 +77,18 @@ class LoadServer:
         writer.write(b"0\r\n\r\n")
 
 
+def _pieces(chars: int) -> Iterator[bytes]:
+    text = "Fuse it.\n```python\nclass ModelNew:\n    pass\n" + "# one more line of a kernel\n" * (chars // 27)
+    for start in range(0, len(text), PIECE_CHARS):
+        yield _data({"choices": [{"index": 0, "delta": {"content": text[start : start + PIECE_CHARS]}, "finish_reason": None}]})
+
+
 def _event(writer: asyncio.StreamWriter, value: object) -> None:
-    _chunk(writer, b"data: " + json.dumps(value).encode() + b"\n\n")
+    _chunk(writer, _data(value))
+
+
+def _data(value: object) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
 def _chunk(writer: asyncio.StreamWriter, data: bytes) -> None:

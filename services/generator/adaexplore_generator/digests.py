@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 _NOT_CONTENT = frozenset({"request_id", "max_cost_micro_usd"})
@@ -24,7 +25,12 @@ def sha256_of(value: Any) -> str:
 
 
 def _fields(value: Any) -> dict[str, object]:
-    return {item.name: getattr(value, item.name) for item in fields(value)}
+    return {name: getattr(value, name) for name in _names(value.__class__)}
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind))
 
 
 def _plain(value: object) -> object:

@@ -170,7 +170,8 @@ class PaidSession:
         return reply
 
     async def _buy(self, call: int, stage: str, render: Callable[[Budgets], Prompt]) -> Reply:
-        worst = self._tariff.worst(render(Budgets()), self._request.sampling)
+        full = render(Budgets())
+        worst = self._tariff.worst(full, self._request.sampling)
         try:
             self._tariff.check(self._request.max_cost_micro_usd, self.usage, worst)
         except FailedPreconditionError as refusal:
@@ -179,7 +180,7 @@ class PaidSession:
             raise
         attempt = uuid.uuid4().hex
         await self._store.begin(self._request.request_id, attempt, worst)
-        bought = self._tariff.priced(await self._pay(call, attempt, stage, render), worst)
+        bought = self._tariff.priced(await self._pay(call, attempt, stage, render, full), worst)
         # The reply is paid for: a cancelled call must not lose it between the wire and the disk.
         reply = await asyncio.shield(self._keep(call, bought, attempt))
         if reply != bought:
@@ -210,9 +211,9 @@ class PaidSession:
             raise AbortedError(f"a reply was paid for and is lost: {error.message}", reason=error.reason) from error
         return kept
 
-    async def _pay(self, call: int, attempt: str, stage: str, render: Callable[[Budgets], Prompt]) -> Reply:
+    async def _pay(self, call: int, attempt: str, stage: str, render: Callable[[Budgets], Prompt], full: Prompt) -> Reply:
         try:
-            return await self._within_context(call, stage, render)
+            return await self._within_context(call, stage, render, full)
         except AbortedError:
             raise  # something may have been generated, so the attempt stays at its worst case, as it does if the caller leaves
         except ServiceError:
@@ -220,11 +221,11 @@ class PaidSession:
                 await self._store.forget(attempt)
             raise
 
-    async def _within_context(self, call: int, stage: str, render: Callable[[Budgets], Prompt]) -> Reply:
+    async def _within_context(self, call: int, stage: str, render: Callable[[Budgets], Prompt], full: Prompt) -> Reply:
         said, name = "", f"{self._request.request_id}/{call}"
         for share in _SHARES:
             try:
-                prompt = render(Budgets().scaled(share))
+                prompt = full if share == 1.0 else render(Budgets().scaled(share))
                 return await self._endpoint.complete(prompt, self._sampling(share), self._receiver(stage), name)
             except PromptTooLongError as error:
                 said = error.message

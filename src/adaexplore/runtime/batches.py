@@ -6,7 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,14 +22,16 @@ _MOST_AT_ONCE = 128
 @dataclass(frozen=True)
 class _Job:
     work: Callable[[Connection], Any]
-    answer: Future[Any]
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[Any]
 
 
 class Batches:
     """Runs functions, each of which is written as a whole or not at all, and answers when they are on the disk.
 
     On PostgreSQL each has a transaction of its own. On SQLite, which writes one transaction at a time, a thread takes all that have come
-    meanwhile into one: many writers then wait for one flush of the disk, and for no turn of the event loop in between.
+    meanwhile into one: many writers then wait for one flush of the disk, and for no turn of the event loop in between. Where one fails,
+    all run again, each behind a savepoint of its own: failures are rare, and a savepoint costs as much as the statements behind it.
 
     Args:
         engine: Where; a SQLite file waits for other processes as long as this engine does.
@@ -54,10 +56,11 @@ class Batches:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="batches", daemon=True)
             self._thread.start()
-        job = _Job(work, Future())
-        self._jobs.put(job)
-        # What is under way is written even if nobody waits for it any more.
-        return await asyncio.shield(asyncio.wrap_future(job.answer))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[ResultT] = loop.create_future()
+        self._jobs.put(_Job(work, loop, answer))
+        # What is under way is written even if nobody waits for it any more: the thread does not ask.
+        return await answer
 
     async def close(self) -> None:
         """Write what has come and end the thread."""
@@ -93,25 +96,44 @@ class Batches:
 
     def _write(self, engine: Engine, jobs: list[_Job]) -> None:
         """Run jobs in one transaction; one that fails leaves nothing of itself and does not disturb the others."""
-        outcomes: list[_Outcome] = []
         try:
             with engine.connect() as connection, connection.begin():
-                outcomes += [_one(connection, job.work) for job in jobs]
+                outcomes = [_Outcome(job.work(connection)) for job in jobs]
+        except exc.IntegrityError:
+            outcomes = self._apart(engine, jobs)
         except (exc.DBAPIError, OSError) as error:
             outcomes = [_Outcome(error=typed(error, self._engine))] * len(jobs)
+        except Exception:
+            outcomes = self._apart(engine, jobs)
+        for loop in {job.loop for job in jobs}:
+            theirs = [(job.answer, outcome) for job, outcome in zip(jobs, outcomes, strict=True) if job.loop is loop]
+            with suppress(RuntimeError):  # a loop that has been closed waits for nothing
+                loop.call_soon_threadsafe(_answer, theirs)
+
+    def _apart(self, engine: Engine, jobs: list[_Job]) -> list[_Outcome]:
+        try:
+            with engine.connect() as connection, connection.begin():
+                return [_one(connection, job.work) for job in jobs]
+        except (exc.DBAPIError, OSError) as error:
+            return [_Outcome(error=typed(error, self._engine))] * len(jobs)
         except Exception as error:
-            outcomes = [_Outcome(error=error)] * len(jobs)
-        for job, outcome in zip(jobs, outcomes, strict=True):
-            if outcome.error is None:
-                job.answer.set_result(outcome.result)
-            else:
-                job.answer.set_exception(outcome.error)
+            return [_Outcome(error=error)] * len(jobs)
 
 
 @dataclass(frozen=True)
 class _Outcome:
     result: Any = None
     error: Exception | None = None
+
+
+def _answer(outcomes: list[tuple[asyncio.Future[Any], _Outcome]]) -> None:
+    for waiting, outcome in outcomes:
+        if waiting.done():
+            continue
+        if outcome.error is None:
+            waiting.set_result(outcome.result)
+        else:
+            waiting.set_exception(outcome.error)
 
 
 def _one(connection: Connection, work: Callable[[Connection], Any]) -> _Outcome:

@@ -7,16 +7,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.request import getproxies
 
 import httpx
 
+from adaexplore_generator.providers.plain_http import PlainTransport
 from adaexplore_generator.providers.settings import EndpointSettings, is_loopback
 
 # A connection that the other side closes just as it is used again leaves unknown whether the request was taken, so that the call is lost
 # and counts as paid. Servers keep idle connections for two seconds at least (uvicorn, Node, llama.cpp: five; nginx: 75); one that idled for
 # less than a second is not in danger, and a call that follows another of the same step comes sooner than that.
 _REUSED_WITHIN_S = 1.0
-_MOST_IDLE = 16
+# As many as may be at work by default: under load, replies end in bursts, and the next calls come at once.
+_MOST_IDLE = 64
 
 
 @dataclass
@@ -59,6 +62,8 @@ class Connections:
         self._url, self._settings = url, settings
         self._idle: list[Connection] = []
         self._tls: ssl.SSLContext | None = None
+        # Proxies are httpx's business, which reads them from the environment; a model on this host is never behind one.
+        self._plain = url.startswith("http:") and (is_loopback(url) or not getproxies())
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -90,10 +95,13 @@ class Connections:
         settings, secure = self._settings, self._url.startswith("https:")
         if secure and self._tls is None:
             self._tls = httpx.create_ssl_context()  # reading the authorities takes tens of milliseconds
+        timeout = httpx.Timeout(settings.idle_timeout_s, connect=settings.connect_timeout_s)
+        if self._plain:
+            return httpx.AsyncClient(transport=PlainTransport(_REUSED_WITHIN_S), timeout=timeout, trust_env=False)
         return httpx.AsyncClient(
             http2=secure,
             verify=self._tls or False,
-            timeout=httpx.Timeout(settings.idle_timeout_s, connect=settings.connect_timeout_s),
+            timeout=timeout,
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_REUSED_WITHIN_S),
             trust_env=not is_loopback(self._url),
             follow_redirects=False,

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from adaexplore.runtime.batches import Batches
 from adaexplore.runtime.errors import FieldViolation, InvalidArgumentError
 from adaexplore.runtime.migrations import prepare
-from adaexplore.runtime.sql import insert_or
 from adaexplore_generator.domain import FinishReason, Reply, Usage
 from adaexplore_generator.replies.tables import SCHEMA, attempts, replies, requests
+
+
+def _unless_there(table: Table) -> dict[str, Insert]:
+    return {name: dialect.insert(table).on_conflict_do_nothing() for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))}
+
+
+# Statements of every call are made once: to make one takes as long as to run it.
+_NEW_REQUEST, _NEW_REPLY, _NEW_ATTEMPT = _unless_there(requests), _unless_there(replies), insert(attempts)
+_END_ATTEMPT = delete(attempts).where(attempts.c.id == bindparam("attempt"))
+# The row is locked: a reply kept between two reads would come under the digest of another request.
+_BOUND = select(requests.c.digest).where(requests.c.request_id == bindparam("request")).with_for_update()
 
 
 @dataclass(frozen=True)
@@ -86,12 +97,12 @@ class ReplyStore:
             worst: Usage in the unconfirmed fields.
 
         """
-        values = {"id": attempt, "request_id": request_id, "usage": json.dumps(asdict(worst)), "create_time": self._instant()}
-        await self._batches.run(lambda connection: connection.execute(insert(attempts).values(values)) and None)
+        values = {"id": attempt, "request_id": request_id, "usage": json.dumps(vars(worst)), "create_time": self._instant()}
+        await self._batches.run(lambda connection: connection.execute(_NEW_ATTEMPT, values) and None)
 
     async def forget(self, attempt: str) -> None:
         """Strike a call for which nothing was generated."""
-        await self._batches.run(lambda connection: connection.execute(delete(attempts).where(attempts.c.id == attempt)) and None)
+        await self._batches.run(lambda connection: connection.execute(_END_ATTEMPT, {"attempt": attempt}) and None)
 
     async def keep(self, request_id: str, digest: str, call: int, reply: Reply, attempt: str) -> Reply:
         """Store a paid reply in place of its attempt and return the one that is kept.
@@ -115,11 +126,11 @@ class ReplyStore:
 
         def write(connection: Connection) -> Reply:
             bind(connection)
-            if connection.execute(insert_or(connection, replies).values(values).on_conflict_do_nothing()).rowcount:
-                connection.execute(delete(attempts).where(attempts.c.id == attempt))
+            if connection.execute(_NEW_REPLY[connection.dialect.name], values).rowcount:
+                connection.execute(_END_ATTEMPT, {"attempt": attempt})
                 return reply
             # If it was this call itself that was written before, its attempt is gone and nothing changes.
-            connection.execute(update(attempts).where(attempts.c.id == attempt).values(usage=json.dumps(asdict(reply.usage))))
+            connection.execute(update(attempts).where(attempts.c.id == attempt).values(usage=json.dumps(vars(reply.usage))))
             kept = select(replies.c.reply).where(replies.c.request_id == request_id, replies.c.call == call)
             return _decode(connection.execute(kept).scalar_one())
 
@@ -143,10 +154,9 @@ def _claim(connection: Connection, *, request_id: str, digest: str, instant: str
     """Bind an id to a request and return what was paid for it; of an id that is `known` and bound so, nothing is read."""
     mine = requests.c.request_id == request_id
     values = {"request_id": request_id, "digest": digest, "create_time": instant}
-    if not known and connection.execute(insert_or(connection, requests).values(values).on_conflict_do_nothing()).rowcount:
+    if not known and connection.execute(_NEW_REQUEST[connection.dialect.name], values).rowcount:
         return Paid()
-    # The row is locked: a reply kept between the two reads would come under the digest of another request.
-    bound = connection.execute(select(requests.c.digest).where(mine).with_for_update()).scalar_one()
+    bound = connection.execute(_BOUND, {"request": request_id}).scalar_one()
     if known and bound == digest:
         return Paid()
     paid = _paid(connection, request_id)
@@ -166,7 +176,7 @@ def _paid(connection: Connection, request_id: str) -> Paid:
 
 
 def _encode(reply: Reply) -> str:
-    return json.dumps({**asdict(reply), "finish": reply.finish.value})
+    return json.dumps({**vars(reply), "finish": reply.finish.value, "usage": vars(reply.usage)})
 
 
 def _decode(text: str) -> Reply:
