@@ -24,9 +24,26 @@ def replay(
     json_output: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> int:
     """Feed the paper's policy the recorded outcomes and moves; it must select the recorded parent in every step."""
+    return _run_lab("replay", file, ["--json"] if json_output else [])
+
+
+@app.command("compare")
+def compare(
+    traces: Path = typer.Option(help="Recorded searches (search_traces.json)."),
+    policies: str = typer.Option("", help="Policies, as NAME,NAME,…: the first against all others; all of them by default."),
+    seeds: int = typer.Option(300, min=1, help="Searches of each policy on each recorded one."),
+    steps: int = typer.Option(100, min=1, help="Evaluations of each search."),
+    json_output: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> int:
+    """Compare policies on recorded searches whose steps are drawn anew: best speedup so far, area under its curve, paired differences."""
+    words = ["--seeds", str(seeds), "--steps", str(steps), *(["--policies", policies] if policies else [])]
+    return _run_lab("compare", traces, words + (["--json"] if json_output else []), "--traces")
+
+
+def _run_lab(command: str, file: Path, words: list[str], flag: str = "") -> int:
+    """Run a command of the controller's laboratory: the policies live there, and this distribution may not import it."""
     if not file.is_file():
         raise CliError(f"{file}: no such file; give the path of recorded searches")
-    # The policies live in the controller, which this distribution may not import.
-    command = service_command("controller")
-    command[-1] += ".lab"
-    return subprocess.run([*command, "replay", str(file), *(["--json"] if json_output else [])], check=False).returncode
+    argv = service_command("controller")
+    argv[-1] += ".lab"
+    return subprocess.run([*argv, command, *([flag] if flag else []), str(file), *words], check=False).returncode

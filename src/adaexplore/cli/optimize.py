@@ -46,6 +46,9 @@ def optimize(
     ensemble: EnsembleChoice = typer.Option(EnsembleChoice.BANDIT, help="How one of several models is chosen."),
     base_url: str = typer.Option("", help="OpenAI-compatible endpoint, for local services only."),
     max_output_tokens: int = typer.Option(0, min=0, max=1_000_000, help="Most tokens of one reply; 0 means 16,384."),
+    policy: str = typer.Option(
+        "", help="How the tree is searched: adaexplore, default, epsilon_greedy, evolve, beam, iterative or best_of_n."
+    ),
     seed: int = typer.Option(0, min=0, help="Seed of everything random."),
     timeout: float | None = typer.Option(None, min=1.0, help="Seconds the search may take."),
     max_cost_usd: float | None = typer.Option(None, min=0.0, help="USD that the search may cost; needs a model of known price."),
@@ -60,6 +63,7 @@ def optimize(
         task=read_task(task, precision, track),
         device=device_spec(device, target, gpu),
         budget=pb.Budget(max_steps=steps),
+        policy=pb.PolicySpec(name=policy),
         seed=seed,
         seed_kernels=[kernel_pb2.Kernel(source=read_source(path)) for path in seed_kernel],
         memory_off=no_memory,

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from adaexplore_controller.domain import Selection
-from adaexplore_controller.randomness import sample, uniform
+from adaexplore_controller.policies.moves import MOST_SHOWN, Expansions
+from adaexplore_controller.randomness import uniform
 from adaexplore_controller.tree import ROOT_STEP, Move, Tree, TreeNode
 
 
@@ -18,15 +19,15 @@ class AdaExploreSettings:
     expansion: float = 0.3
     structural_probability: float = 0.2
     most_local_children: int = 2
-    most_shown: int = 5
+    most_shown: int = MOST_SHOWN
 
 
-class AdaExplore:
+class AdaExplore(Expansions):
     """Walks down from the root to the best child until a new child looks better than every existing one, or a leaf is reached."""
 
     def __init__(self, settings: AdaExploreSettings, seed: int) -> None:
+        super().__init__(seed, settings.most_shown)
         self._settings = settings
-        self._seed = seed
 
     def select(self, tree: Tree, step: int) -> Selection:
         """Return what a step expands: the parent by UCT, the move by the parent's children and a draw of this step."""
@@ -46,18 +47,6 @@ class AdaExplore:
             step = best.step
         return step
 
-    def expand(self, tree: Tree, step: int, parent_step: int, move: Move) -> Selection:
-        """Return the expansion of a parent by a move with what the generator is shown; ValueError if the move is not allowed there."""
-        if not self.allows(tree, parent_step, move):
-            raise ValueError(f"step {parent_step} cannot be expanded by a {move} move")
-        if move is Move.LOCAL:
-            return Selection(parent_step, move, context=self._context(tree, parent_step))
-        return Selection(parent_step, move, pool=self._pool(tree, step, parent_step))
-
-    def allows(self, tree: Tree, parent_step: int, move: Move) -> bool:
-        """Tell whether a node allows a move: LOCAL needs a kernel to edit, so never the empty root."""
-        return move is Move.STRUCTURAL or bool(self._context(tree, parent_step))
-
     def _uct(self, tree: Tree, parent_step: int, child_step: int) -> float:
         spread = math.sqrt(math.log(tree.visits(parent_step)) / tree.visits(child_step))
         return tree.mean_reward(child_step) + self._settings.exploration * spread
@@ -74,29 +63,3 @@ class AdaExplore:
             return Move.STRUCTURAL
         drawn = uniform(self._seed, step, "move")
         return Move.STRUCTURAL if drawn < self._settings.structural_probability else Move.LOCAL
-
-    def _context(self, tree: Tree, parent_step: int) -> tuple[int, ...]:
-        kernels: list[int] = []
-        for step in tree.path(parent_step):
-            if step == ROOT_STEP or len(kernels) == self._settings.most_shown:
-                break
-            node = tree.node(step)
-            if node.has_kernel:
-                kernels.append(step)
-            if node.move is Move.STRUCTURAL:
-                break
-        return tuple(reversed(kernels))
-
-    def _pool(self, tree: Tree, step: int, parent_step: int) -> tuple[int, ...]:
-        heads = [s for s in reversed(tree.path(parent_step)) if s != ROOT_STEP and tree.node(s).move is Move.STRUCTURAL]
-        best = [node.step for head in heads if (node := _best_of_segment(tree, head)) is not None]
-        return sample(best, self._settings.most_shown, seed=self._seed, step=step, purpose="pool")
-
-
-def _best_of_segment(tree: Tree, head: int) -> TreeNode | None:
-    """Return the fastest correct node among a structural node and all that is reached from it by local edges, None if none is."""
-    members = [tree.node(head)]
-    for node in members:
-        members.extend(child for child in tree.children(node.step) if child.move is Move.LOCAL)
-    correct = [node for node in members if node.passed and node.has_kernel]
-    return max(correct, key=lambda node: (node.speedup or 0.0, -node.step), default=None)

@@ -172,7 +172,9 @@ Global___Budget: _TypeAlias = Budget  # noqa: Y015
 
 @_typing.final
 class PolicySpec(_message.Message):
-    """Settings of the paper's policy; an absent field takes the paper's value."""
+    """How a search chooses what to expand. The settings are those of `adaexplore`, the paper's policy, and an absent one takes the paper's
+    value; no other policy takes any.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -181,7 +183,7 @@ class PolicySpec(_message.Message):
     EXPANSION_FIELD_NUMBER: _builtins.int
     STRUCTURAL_PROBABILITY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name of the policy; empty means `adaexplore`."""
+    """Name of the policy: `adaexplore`, `default`, `epsilon_greedy`, `evolve`, `beam`, `iterative` or `best_of_n`; empty means `adaexplore`."""
     exploration: _builtins.float
     """Exploration constant of UCT; absent means 0.3."""
     expansion: _builtins.float
