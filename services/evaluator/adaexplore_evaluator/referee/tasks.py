@@ -37,6 +37,9 @@ _MOST_SESSIONS = 3
 _MOST_DRAWS = 3
 
 
+AtWork = Callable[[], AbstractContextManager[None]]
+
+
 class WorkerLostError(Exception):
     """A runner of ours died twice at the same work; not the candidate's doing."""
 
@@ -124,14 +127,7 @@ class TaskBook:
 
     """
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        max_bytes: int,
-        judged_elements: int,
-        device: str = "cpu",
-        at_work: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
+    def __init__(self, fleet: Fleet, max_bytes: int, judged_elements: int, device: str = "cpu", at_work: AtWork = nullcontext) -> None:
         self._fleet = fleet
         self._device = device
         self._at_work = at_work
@@ -165,15 +161,10 @@ class TaskBook:
                 lost.append(_loss(error))
         raise WorkerLostError(f"the reference runner was lost twice: {'; then '.join(lost)}")
 
-    def forget(self, source: TaskSource) -> None:
-        """Drop what is known of a task, at every shape."""
-        for key in [key for key in self._tasks if key[0] == source.digest]:
+    def forget(self, source: TaskSource | None = None) -> None:
+        """Drop what is known of a task, at every shape, or of all tasks."""
+        for key in [key for key in self._tasks if source is None or key[0] == source.digest]:
             self._drop(self._tasks.pop(key))
-
-    def forget_all(self) -> None:
-        """Drop every task."""
-        while self._tasks:
-            self._drop(self._tasks.popitem()[1])
 
     def _keep(self, key: tuple[str, int], task: PreparedTask) -> PreparedTask:
         self._drop(self._tasks.pop(key, None))

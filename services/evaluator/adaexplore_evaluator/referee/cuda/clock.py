@@ -17,6 +17,7 @@ import torch
 
 from adaexplore_evaluator.referee.clock import TIMING, PhaseClock
 from adaexplore_evaluator.referee.cuda.caches import CacheTimes, Replays, cache_times
+from adaexplore_evaluator.referee.cuda.halves import Halves
 from adaexplore_evaluator.referee.cuda.outputs import Regions, listed
 from adaexplore_evaluator.referee.cuda.profile import Kernel, parsed_profile
 from adaexplore_evaluator.referee.cuda.runner import CudaRunner
@@ -87,29 +88,6 @@ class Rounds:
         return self.busy_us or self.end_to_end_us
 
 
-@dataclass
-class _Halves:
-    """Outputs of both halves, the numbers of their graphs, and nodes of one call; further graphs follow."""
-
-    outputs: list[list[Value]] = field(default_factory=list)
-    graphs: list[int] = field(default_factory=list)
-    nodes: float = 0.0
-    _regions: dict[tuple[int, ...], Regions] = field(default_factory=dict)
-
-    def regions(self, graphs: Sequence[int]) -> Regions:
-        """Where the outputs of a round over some graphs lie."""
-        key = tuple(graphs)
-        if key not in self._regions:
-            beside = [output for half in (0, 1) if half not in graphs for output in self.outputs[half]]
-            self._regions[key] = Regions([output for graph in graphs for output in self.outputs[graph]], beside)
-        return self._regions[key]
-
-    def drop(self) -> None:
-        """Look at the runner's memory no more."""
-        self.outputs.clear()
-        self._regions.clear()
-
-
 @dataclass(frozen=True)
 class _Kept:
     """An answer of a timed round, what it was given, and what it wrote to arguments that it may change."""
@@ -163,7 +141,7 @@ class RoundClock:
         self._changed = tuple(changed)
         self._in_detail = in_detail
         self._output_tensors = output_tensors
-        self._halves = _Halves()
+        self._halves = Halves()
         self._count = 0
         self._reason = ""
         self._kept: list[_Kept] = []
@@ -178,7 +156,7 @@ class RoundClock:
         if count > _MOST_PROBED:  # so few calls told little but what a round costs
             count = self._affordable(self._probed(_MOST_PROBED))
         self._open(count)
-        self._count, self._halves = count, _Halves()
+        self._count, self._halves = count, Halves()
         self._reason = self._capture(self._halves, count)
 
     def run(self) -> Rounds:
@@ -261,7 +239,7 @@ class RoundClock:
     def _probed(self, count: int) -> float:
         """Seconds of one call, roughly: of graphs where they can be captured."""
         self._open(count)
-        halves = _Halves()
+        halves = Halves()
         times = []
         reason = self._capture(halves, count)
         for _attempt in range(3):
@@ -275,14 +253,14 @@ class RoundClock:
         self.close()  # what it holds must not pass for memory that is not free
         return max(min(times) - 50e-6, 1e-6) / count
 
-    def _capture(self, halves: _Halves, count: int) -> str:
+    def _capture(self, halves: Halves, count: int) -> str:
         for first in (0, count // 2):
             reason = self._captured(halves, first, count // 2)
             if reason:
                 return reason
         return ""
 
-    def _captured(self, halves: _Halves, first: int, count: int, times: int = 1, flush_bytes: int = 0) -> str:
+    def _captured(self, halves: Halves, first: int, count: int, times: int = 1, flush_bytes: int = 0) -> str:
         reply = self._command("capture", first=first, count=count, times=times, flush_bytes=flush_bytes)
         if reply.get("captured") is not True:
             return str(reply.get("reason") or "it cannot be captured in a CUDA graph")[:300]
@@ -291,10 +269,10 @@ class RoundClock:
         halves.nodes = halves.nodes or count_in(reply, "nodes") / (count * times)
         return ""
 
-    def _captured_slope(self, halves: _Halves, count: int, check: bool) -> float:
+    def _captured_slope(self, halves: Halves, count: int, check: bool) -> float:
         return self._slope(lambda: self._replay_s(halves, [0]), lambda: self._replay_s(halves, [0, 1], check), count)
 
-    def _replay_s(self, halves: _Halves, graphs: list[int], check: bool = False, times: int = 1) -> float:
+    def _replay_s(self, halves: Halves, graphs: list[int], check: bool = False, times: int = 1) -> float:
         """Seconds of a round over new inputs, each slot of which is called `times` times."""
         regions = halves.regions(graphs)
         number = sum(len(halves.outputs[graph]) for graph in graphs)
@@ -327,7 +305,7 @@ class RoundClock:
         """Slots whose answers are compared; of large ones one, since each is held beside its truth."""
         return {secret} if self._output_bytes > _LARGE_BYTES else {number - 1, secret}
 
-    def _caches(self, halves: _Halves, count: int, rotating_us: float, is_cold: bool) -> CacheTimes:
+    def _caches(self, halves: Halves, count: int, rotating_us: float, is_cold: bool) -> CacheTimes:
         times: dict[int, int] = {}
 
         def capture(slots: int, calls: int, flush_bytes: int) -> int:

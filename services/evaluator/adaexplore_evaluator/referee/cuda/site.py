@@ -118,7 +118,7 @@ class CudaJobs(Jobs):
 
     def _give_back(self) -> None:
         self._baselines.release()
-        self._tasks.forget_all()
+        self._tasks.forget()
         torch.cuda.empty_cache()
 
     def platform(self, target: str = "") -> JsonObject:
