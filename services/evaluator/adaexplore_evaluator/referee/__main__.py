@@ -33,6 +33,7 @@ from adaexplore_evaluator.runner.frames import JsonObject
 from adaexplore_evaluator.sandbox import GpuAccess, Limits, Sandbox, SandboxError, SandboxLevel
 
 _PR_SET_PDEATHSIG = 1
+_IDLE_S = 0.5
 
 
 def main() -> int:
@@ -96,9 +97,16 @@ class _Loop:
         self._warm_up()
         self._send({"ready": {**self._jobs.platform(), **host}})
         threading.Thread(target=self._listen, daemon=True).start()
-        while (job := self._waiting.get()) is not None:
+        while (job := self._next()) is not None:
             self._answer(job)
             self._warm_up()
+
+    def _next(self) -> JsonObject | None:
+        while True:
+            try:
+                return self._waiting.get(timeout=_IDLE_S)
+            except queue.Empty:
+                self._jobs.idle()
 
     def _warm_up(self) -> None:
         # A host that is unfit now may be fit when the next job comes; if not, that job says so.

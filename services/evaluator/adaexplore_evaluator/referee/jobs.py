@@ -97,6 +97,9 @@ class Jobs:
         finally:
             self.current = None
 
+    def idle(self) -> None:
+        """What there is to do now and then while there is no job: nothing on this device."""
+
     def platform(self, target: str = "") -> JsonObject:
         """JSON of a Platform for a target."""
         return {

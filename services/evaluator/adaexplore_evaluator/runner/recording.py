@@ -23,6 +23,7 @@ REAL_FALLBACK_BYTES = 1 << 28
 _PAGE_BYTES = 4096
 _MAP_NORESERVE = 0x4000  # Python names it from 3.13 on
 _FILLED = frozenset({"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"})
+_NOT_RESIZABLE = "not resizable"
 _READS_VALUES = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero"})
 
 Keywords = Mapping[str, Any] | None
@@ -84,7 +85,7 @@ class JudgeMode(_Recorder):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Keywords = None) -> Any:
         keywords = kwargs or {}
-        result = func(*with_operands_of_products(func, args), **keywords)
+        result = self._called(func, with_operands_of_products(func, args), keywords)
         if is_allocation(func):
             result = self._placed(result) if self._placed else result
             for tensor in tensors_of(result):
@@ -96,6 +97,29 @@ class JudgeMode(_Recorder):  # type: ignore[no-untyped-call]
             if self._placed and base_name(func) in _FILLED:
                 result = _moved(result, self._placed(result))
         return result
+
+
+    def _called(self, func: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """The call's result; memory that was placed elsewhere and cannot grow as torch's own does is replaced by such as can."""
+        try:
+            return func(*args, **keywords)
+        except RuntimeError as error:
+            if _NOT_RESIZABLE not in str(error) or not made_resizable(tensors_of([list(args), dict(keywords)])):
+                raise
+        return func(*args, **keywords)
+
+
+def made_resizable(tensors: Sequence[torch.Tensor]) -> bool:
+    """Give tensors whose storage cannot grow one of the same bytes that can; False if there is none among them."""
+    stiff = [tensor for tensor in tensors if not tensor.untyped_storage().resizable()]
+    for tensor in stiff:
+        old = tensor.untyped_storage()
+        # The call that failed has already given the tensor its new shape.
+        elements = tensor.storage_offset() + 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+        grown = torch.empty(max(elements * tensor.element_size(), old.nbytes()), dtype=torch.uint8, device=tensor.device)
+        grown[: old.nbytes()].copy_(torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(old))
+        tensor.set_(grown.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+    return bool(stiff)
 
 
 class FullShapeMode(_Recorder):  # type: ignore[no-untyped-call]

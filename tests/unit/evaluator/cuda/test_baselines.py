@@ -49,9 +49,10 @@ class Canary:
         return self.reading
 
 
-def task(source="task"):
+def task(source="task", elements=8):
     found = types.SimpleNamespace(source=source, format="module", precision="fp32")
-    return types.SimpleNamespace(source=found, cases=[None])
+    kind = {"dtype": "float32", "shape": [elements]}
+    return types.SimpleNamespace(source=found, cases=[None], full={"inputs": [{"name": "x", "tensor": kind}], "outputs": [kind]})
 
 
 @pytest.fixture
@@ -124,6 +125,16 @@ def test_baselines_are_compiled_ahead_unless_they_are_known(book):
     book.refresh(task())
     book.prepare(task())
     assert [(runner.compiled, len(runner.kinds)) for runner in Runner.made] == [(1, 2)]
+
+
+def test_baselines_of_a_large_task_take_no_memory_from_its_candidate(book):
+    large = task(elements=1 << 30)
+    book.prepare(large)
+    assert Runner.made == []
+    book.refresh(large)
+    book.prepare(large)
+    assert [(runner.compiled, runner.alive) for runner in Runner.made] == [(0, False)]
+    assert not book.refresh(large), "what was measured stays known"
 
 
 @pytest.mark.parametrize("refuses", [True, False])

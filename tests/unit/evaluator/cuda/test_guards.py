@@ -101,3 +101,22 @@ def test_inputs_are_guarded_where_that_is_asked(monkeypatch):
     around(tensor, 24, ZONE_BYTES).fill_(1)
     assert f"{ZONE_BYTES} bytes were written beyond the end" in buffers.guards.broken()[0]
     assert decode_with(tree, lambda spec: spec.shape) == [(6,)]
+
+
+@pytest.mark.parametrize(
+    "grow",
+    [
+        lambda out: torch.add(torch.ones(16), 1.0, out=out),
+        lambda out: out.resize_(16).fill_(2.0),
+        lambda out: torch.cat([torch.full((8,), 2.0)] * 2, out=out),
+    ],
+    ids=["out", "resize_", "cat"],
+)
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_a_guarded_tensor_grows_as_any_other_where_torch_resizes_it(guards, grow):
+    with JudgeMode("", lambda: 0, 7, guards.guarded):
+        found = torch.empty(8)
+        assert not found.untyped_storage().resizable()
+        grow(found)
+    assert found.tolist() == [2.0] * 16
+    assert guards.broken() == []

@@ -5,6 +5,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from contextlib import ExitStack
 
 import pytest
@@ -213,3 +214,20 @@ def test_other_users_of_the_host_may_lock_the_same_files(tmp_path, umask):
 )
 def test_verdicts_that_others_may_have_caused_are_reached_once_more_alone(result, suffers):
     assert suffers_from_others(result) is suffers
+
+
+def test_a_job_that_needs_all_of_the_room_is_known_to_those_that_keep_something(tmp_path):
+    idle = GpuTurns("GPU-1", tmp_path)
+    at_work = sharing(tmp_path)
+    at_work.gets_its_turn()
+    assert not idle.room_is_wanted() and not at_work.turns.room_is_wanted()
+    needy = Other(tmp_path).starts(whole=True)
+    until = time.monotonic() + SOON_S
+    while not idle.room_is_wanted() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert idle.room_is_wanted() and at_work.turns.room_is_wanted()
+    at_work.leaves()
+    assert needy.gets_its_turn() == "turn"
+    assert idle.room_is_wanted() and not needy.turns.room_is_wanted()
+    needy.leaves()
+    assert not idle.room_is_wanted()

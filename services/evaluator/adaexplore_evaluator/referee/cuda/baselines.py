@@ -34,6 +34,8 @@ _FREE = FreeTurns()
 _LOOKS = 3
 _OTHER_DRAWS = 3
 _MOST_DRAWN_BYTES = 1 << 30
+# Inputs and outputs of a call, of which the rounds of a candidate and their truth hold about twenty copies.
+_LARGE_BYTES = 1 << 32
 
 
 class Baselines:
@@ -107,12 +109,16 @@ class Baselines:
     def prepare(self, task: PreparedTask) -> None:
         """Start what measures the task's baselines and compile them, unless they are known; others use the GPU meanwhile.
 
+        Beside a candidate of a large task there is no memory for them: they are compiled when they are measured.
+
         Raises:
             WorkerLostError: The reference cannot be loaded.
 
         """
         key = _key(task)
-        if key not in self._known:
+        if _call_bytes(task) > _LARGE_BYTES:
+            self.release()
+        elif key not in self._known:
             self._runner(key, task).compile()
 
     def reading(self) -> Reading:
@@ -237,6 +243,12 @@ class _Known:
 def _key(task: PreparedTask) -> str:
     # The track says nothing about the reference.
     return hashlib.sha256("\0".join((task.source.source, task.source.format, task.source.precision)).encode()).hexdigest()
+
+
+def _call_bytes(task: PreparedTask) -> int:
+    """Size of the inputs and outputs of one call at the full shape."""
+    inputs = [item["tensor"] for item in objects(task.full, "inputs") if isinstance(item.get("tensor"), dict)]
+    return sum(map(bytes_of, (*inputs, *objects(task.full, "outputs"))))
 
 
 def device_floor_us(task: PreparedTask, target: str) -> float:

@@ -113,7 +113,12 @@ class CudaJobs(Jobs):
     def _make_room(self) -> None:
         """What is kept for the next job is given back where it may be what another one lacks."""
         free_bytes, total_bytes = torch.cuda.mem_get_info()
-        if free_bytes < _SCARCE_SHARE * total_bytes:
+        if free_bytes < _SCARCE_SHARE * total_bytes or self._turns.room_is_wanted():
+            self._give_back()
+
+    def idle(self) -> None:
+        """Give back what is kept for the next job where another referee needs all of the GPU."""
+        if self._turns.room_is_wanted():
             self._give_back()
 
     def _give_back(self) -> None:

@@ -117,6 +117,10 @@ class GpuTurns:
                 self._is_whole = False
                 self._room.share()
 
+    def room_is_wanted(self) -> bool:
+        """True if another job has all of the room or waits for it, so that what is kept between jobs should go."""
+        return not self._is_whole and self._room.is_wanted()
+
 
 class _Lock:
     """A lock on a file, shared or exclusive, behind a gate that keeps later sharers back while one waits for all of it."""
@@ -143,6 +147,18 @@ class _Lock:
             _wait(self._fd, kind, cancelled)
         finally:
             os.close(gate)
+
+    def is_wanted(self) -> bool:
+        """True if all of it is taken or waited for by another."""
+        for path in (self._gate, self._path):
+            fd = _opened(path)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(fd)
+        return False
 
     def leave(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
