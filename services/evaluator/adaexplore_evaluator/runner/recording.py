@@ -98,7 +98,6 @@ class JudgeMode(_Recorder):  # type: ignore[no-untyped-call]
                 result = _moved(result, self._placed(result))
         return result
 
-
     def _called(self, func: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """The call's result; memory that was placed elsewhere and cannot grow as torch's own does is replaced by such as can."""
         try:

@@ -220,14 +220,17 @@ def test_a_job_that_needs_all_of_the_room_is_known_to_those_that_keep_something(
     idle = GpuTurns("GPU-1", tmp_path)
     at_work = sharing(tmp_path)
     at_work.gets_its_turn()
-    assert not idle.room_is_wanted() and not at_work.turns.room_is_wanted()
+    assert not idle.room_is_wanted()
+    assert not at_work.turns.room_is_wanted()
     needy = Other(tmp_path).starts(whole=True)
     until = time.monotonic() + SOON_S
     while not idle.room_is_wanted() and time.monotonic() < until:
         time.sleep(0.01)
-    assert idle.room_is_wanted() and at_work.turns.room_is_wanted()
+    assert idle.room_is_wanted()
+    assert at_work.turns.room_is_wanted()
     at_work.leaves()
     assert needy.gets_its_turn() == "turn"
-    assert idle.room_is_wanted() and not needy.turns.room_is_wanted()
+    assert idle.room_is_wanted()
+    assert not needy.turns.room_is_wanted()
     needy.leaves()
     assert not idle.room_is_wanted()

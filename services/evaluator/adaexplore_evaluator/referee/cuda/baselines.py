@@ -247,8 +247,9 @@ def _key(task: PreparedTask) -> str:
 
 def _call_bytes(task: PreparedTask) -> int:
     """Size of the inputs and outputs of one call at the full shape."""
-    inputs = [item["tensor"] for item in objects(task.full, "inputs") if isinstance(item.get("tensor"), dict)]
-    return sum(map(bytes_of, (*inputs, *objects(task.full, "outputs"))))
+    tensors = [item.get("tensor") for item in objects(task.full, "inputs")]
+    inputs = [tensor for tensor in tensors if isinstance(tensor, dict)]
+    return sum(map(bytes_of, [*inputs, *objects(task.full, "outputs")]))
 
 
 def device_floor_us(task: PreparedTask, target: str) -> float:
