@@ -136,6 +136,7 @@ CASES = {
     "what depends on the shape alone": Case("scale", "remembers_by_shape", PASSED),
     "a persistent kernel": Case("wide_scale", "persistent_scale", PASSED),
     "configurations with heuristics": Case("scale", "autotuned_with_heuristics", PASSED),
+    "a configuration that the assembler refuses": Case("scale", "configuration_refused", PASSED, track="triton_only"),
     "work that is left out while it is captured": Case("large_scale", "skips_while_captured", REJECTED, ("FORGED_RESULT",)),
     "a random answer": Case("random_scaling", "drops_by_its_own_seed", PASSED),
     "a random answer that is left out while it is captured": Case("random_scaling", "drops_unless_captured", REJECTED, ("FORGED_RESULT",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +14,9 @@ _STDOUT_FD = 1
 
 
 class NotingOutput(io.TextIOWrapper):
-    """Standard output that notes the line of the candidate that wrote to it first.
+    """Standard output that notes the line of the candidate that wrote to it first; what Triton's compiler writes goes to standard error.
+
+    A configuration that the assembler refuses makes it print a page, also where a tuner goes on with the next one.
 
     Args:
         path: Gives the candidate's file; asked at each write until a line is known.
@@ -30,6 +33,8 @@ class NotingOutput(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         """Write text."""
+        if _is_compilers(sys._getframe(1).f_code.co_filename):
+            return sys.stderr.write(text)
         self.line = self.line or line_in(self._path())
         return super().write(text)
 
@@ -38,6 +43,11 @@ class NotingOutput(io.TextIOWrapper):
         with suppress(OSError, ValueError):  # a candidate may have closed it
             self.flush()
         return {"printed_line": self.line} if self.line else {}
+
+
+def _is_compilers(path: str) -> bool:
+    triton = getattr(sys.modules.get("triton"), "__file__", None)
+    return isinstance(triton, str) and path.startswith(f"{triton.removesuffix('__init__.py')}backends{os.sep}")
 
 
 def line_in(path: str) -> int:

@@ -1,5 +1,7 @@
 """What rounds on a GPU are made into: latency, interval, and reasons to give none."""
 
+from dataclasses import replace
+
 import pytest
 from adaexplore_evaluator.devices.cpu.baseline import BaselineKind
 from adaexplore_evaluator.devices.cpu.launches import parse_launch
@@ -45,6 +47,13 @@ def test_a_captured_candidate_is_not_compared_with_a_baseline_that_is_not():
 def test_without_a_baseline_there_is_no_speedup():
     timing = timing_of(rounds(10.0, 10.1, 9.9), [], [], 1.0)
     assert (timing.status, timing.median_us, timing.speedup, timing.speedup_low) == ("MEASURED", 10.0, None, None)
+
+
+def test_a_clock_of_the_same_moment_as_the_profiler_explains_what_load_alone_has_changed():
+    loaded = rounds(209.5, 209.6, 209.4, span_us=198.9, kernels=())
+    assert timing_of(loaded, [], [], 1.0).cause == "CLOCKS_DISAGREE"
+    assert timing_of(replace(loaded, beside_us=200.1), [], [], 1.0).status == "MEASURED"
+    assert timing_of(replace(loaded, beside_us=209.0), [], [], 1.0).cause == "CLOCKS_DISAGREE"
 
 
 @pytest.mark.parametrize(

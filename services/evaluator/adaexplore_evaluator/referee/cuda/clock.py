@@ -68,6 +68,7 @@ class Rounds:
         kernels: Name, calls and total microseconds of the kernels of the profiled calls, the longest first.
         profiled: Calls that were profiled.
         nodes: Kernels and copies of one call, as its graph has them; 0 if unknown.
+        beside_us: Time of one call as the referee's clock says, with what a round costs, right before the profiled calls; 0 if unknown.
 
     """
 
@@ -81,6 +82,7 @@ class Rounds:
     caches: CacheTimes = field(default_factory=CacheTimes)
     profiled: int = 0
     nodes: float = 0.0
+    beside_us: float = 0.0
 
     @property
     def samples_us(self) -> tuple[float, ...]:
@@ -212,12 +214,14 @@ class RoundClock:
         """
         halves = None if rounds.not_captured else self._halves
         graphs, count = ([0], rounds.slots // 2) if halves else ([], rounds.slots)
+        # A GPU that has been idle is faster at first than under load, so that the profiler's time needs one of that moment beside it.
+        beside_us = 1e6 * self._replay_s(halves, graphs) / count if halves else 0.0
         self._prepare(halves.regions(graphs) if halves else None, count)
         try:
             span_us, kernels = parsed_profile(self._command("spans", graphs=graphs, first=0, count=count), count)
         except RunnerFailureError:  # another profiler may hold the counters; it is detail
             return rounds
-        return replace(rounds, span_us=span_us, kernels=kernels, profiled=count)
+        return replace(rounds, span_us=span_us, beside_us=beside_us, kernels=kernels, profiled=count)
 
     def close(self) -> None:
         """Give back the slots, the graphs and what they map."""

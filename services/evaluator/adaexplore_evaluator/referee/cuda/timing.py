@@ -178,7 +178,8 @@ def _doubt(rounds: Rounds, samples_us: Sequence[float], median_us: float, floor_
         return "NOISE", f"Samples scatter by {wide:.0%} around {median_us:.1f} µs; something else uses this GPU or its clocks change."
     bound_us = max(_CLOCKS * median_us, _CLOCKS_US_PER_KERNEL * max(1, _kernels_a_call(rounds)))
     busy_us = statistics.median(rounds.busy_us) if rounds.busy_us else 0.0
-    if busy_us and rounds.span_us and abs(busy_us - rounds.span_us) > bound_us:
+    apart_us = min(abs(clock_us - rounds.span_us) for clock_us in (busy_us, rounds.beside_us or busy_us))
+    if busy_us and rounds.span_us and apart_us > bound_us:
         return "CLOCKS_DISAGREE", f"The referee's clock says {busy_us:.1f} µs a call, the profiler {rounds.span_us:.1f} µs."
     if rounds.cold and median_us < floor_us:
         return "ABOVE_PEAK", f"{median_us:.1f} µs is below the {floor_us:.1f} µs that writing the outputs takes at peak."
