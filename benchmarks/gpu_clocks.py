@@ -14,7 +14,6 @@ import itertools
 import json
 import os
 import statistics
-import time
 from pathlib import Path
 from typing import Any
 
@@ -115,15 +114,14 @@ def main() -> None:
     if gpu is None:
         raise SystemExit("no NVIDIA GPU on this host")
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
-    from adaexplore_evaluator.referee.cuda.site import CudaJobs, cuda_fleet  # noqa: PLC0415 - imports CUDA, which reads the variable
+    from adaexplore_evaluator.referee.cuda.site import cuda_jobs  # noqa: PLC0415 - imports CUDA, which reads the variable
     from adaexplore_evaluator.referee.jobs import JobSettings  # noqa: PLC0415
 
     access = GpuAccess(gpu.index, gpu.uuid)
     sandbox = Sandbox(SandboxLevel.PROCESS, Limits(memory_bytes=24 * 2**30), None, access)
     numbers = itertools.count()
     everything: dict[str, Any] = {}
-    with cuda_fleet(sandbox) as fleet:
-        jobs = CudaJobs(fleet, JobSettings(2**30, 131072, 300.0, 60.0, "bench"), access, time.monotonic)
+    with cuda_jobs(sandbox, JobSettings(2**30, 131072, 300.0, 60.0, "bench"), access) as (fleet, jobs):
         for name in options.only.split(";"):
             found = []
             for _repeat in range(options.repeats):

@@ -151,7 +151,7 @@ def source(kind, name):
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    server = start_server(tmp_path_factory.mktemp("runners"), "--check-s", "30", "--gpu-workers", str(AT_ONE_TIME))
+    server = start_server(tmp_path_factory.mktemp("runners"), "--check-s", "30", "--compile-s", "30", "--gpu-workers", str(AT_ONE_TIME))
     with EvaluatorClient(server.address) as connected:
         yield connected
     server.stop()

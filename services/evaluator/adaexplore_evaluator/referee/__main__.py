@@ -21,6 +21,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -56,27 +57,22 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     sharers = int(settings.get("sharers", 1))
-    with _fleet(sandbox, gpu, sharers) as fleet:
-        jobs = _jobs(fleet, JobSettings.parse(settings), gpu, sharers)
+    with _jobs(sandbox, JobSettings.parse(settings), gpu, sharers) as (fleet, jobs):
         if os.getppid() == settings["parent"]:
             _Loop(fleet, jobs, events).run({"tasks_bounded": sandbox.bounds_tasks})
     return 0
 
 
-def _fleet(sandbox: Sandbox, gpu: GpuAccess | None, sharers: int) -> Fleet:
+@contextlib.contextmanager
+def _jobs(sandbox: Sandbox, settings: JobSettings, gpu: GpuAccess | None, sharers: int) -> Iterator[tuple[Fleet, Jobs]]:
     if gpu is None:
-        return Fleet(sandbox)
-    from adaexplore_evaluator.referee.cuda.site import cuda_fleet  # noqa: PLC0415 - the cpu device needs none of it
+        with Fleet(sandbox) as fleet:
+            yield fleet, Jobs(fleet, settings, time.monotonic)
+        return
+    from adaexplore_evaluator.referee.cuda.site import cuda_jobs  # noqa: PLC0415 - the cpu device needs none of it
 
-    return cuda_fleet(sandbox, sharers)
-
-
-def _jobs(fleet: Fleet, settings: JobSettings, gpu: GpuAccess | None, sharers: int) -> Jobs:
-    if gpu is None:
-        return Jobs(fleet, settings, time.monotonic)
-    from adaexplore_evaluator.referee.cuda.site import CudaJobs  # noqa: PLC0415 - the cpu device needs none of it
-
-    return CudaJobs(fleet, settings, gpu, time.monotonic, sharers)
+    with cuda_jobs(sandbox, settings, gpu, sharers) as made:
+        yield made
 
 
 class _Loop:

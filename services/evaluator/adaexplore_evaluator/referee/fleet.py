@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -31,7 +31,7 @@ class Fleet:
         self,
         sandbox: Sandbox,
         value_bytes: int | None = None,
-        runner_type: type[Runner] = Runner,
+        runner_type: Callable[[Sandbox, Role, Callable[[Launch], None]], Runner] = Runner,
         spares: Mapping[Role, int] | None = None,
         eager: bool = False,
     ) -> None:

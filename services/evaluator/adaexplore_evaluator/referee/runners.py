@@ -29,6 +29,7 @@ _ENDING_S = 0.5
 # A process whose parent ends while the table is read belongs to nobody for that look, so that one alone proves nothing.
 _LOOKS = 2
 _HELLO = "hello"
+_POLL_S = 0.5
 
 
 class RunnerFailureError(Exception):
@@ -98,6 +99,7 @@ class Runner:
         self.buffers = BufferFolder(self._launch.shared, f"r{secrets.token_hex(4)}-")
         self._inbox = bytearray()
         self._closed = False
+        self._poll_s = _POLL_S
         self._has_run_code = False
         self._own_processes: set[int] = set()
         os.set_blocking(self._launch.command_fd, False)
@@ -289,13 +291,18 @@ class Runner:
             left_s = clock.left_s()
             if left_s <= 0:
                 self._time_out()
-            if self._readable(min(left_s, 0.5)) and not self._take():
+            if self._readable(min(left_s, self._poll_s)) and not self._take():
                 raise self._ended()
             if not self._inbox and self._monitor.end(0.0) is not None and not self._readable(0.0):
                 raise self._ended()
+            if len(self._inbox) < size:
+                self._meanwhile(clock)
         data = bytes(self._inbox[:size])
         del self._inbox[:size]
         return data
+
+    def _meanwhile(self, clock: PhaseClock) -> None:
+        """What is done now and then while a reply is awaited: nothing on this device."""
 
     def _readable(self, timeout_s: float) -> bool:
         return bool(select.select([self._launch.reply_fd], [], [], timeout_s)[0])

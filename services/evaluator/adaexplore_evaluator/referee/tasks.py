@@ -28,6 +28,7 @@ from adaexplore_evaluator.referee.runners import (
     RunnerKilledError,
     RunnerTimeoutError,
 )
+from adaexplore_evaluator.referee.sizes import judged_elements_of
 from adaexplore_evaluator.referee.values import MalformedReplyError, objects, plain_dtype
 from adaexplore_evaluator.referee.verdicts import one_line, signal_name
 from adaexplore_evaluator.runner.frames import JsonObject
@@ -243,7 +244,7 @@ def _prepare(progress: _Progress, session: ReferenceSession, judged_elements: in
     loaded = session.load(progress.source)
     progress.format, progress.entry_point = loaded.format, loaded.entry_point
     progress.full = session.describe("full")
-    reduced = loaded.has_inputs and session.judged_shape(judged_elements)
+    reduced = loaded.has_inputs and session.judged_shape(judged_elements_of(progress.full, judged_elements))
     progress.judged = session.describe("judged") if reduced else progress.full
     generator = torch.Generator(device).manual_seed(secrets.randbits(63))
     seeds = [secrets.randbits(31) for _ in range(2)]

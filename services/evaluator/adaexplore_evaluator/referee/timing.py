@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -12,10 +11,10 @@ from adaexplore_evaluator.devices.cpu.datasheet import datasheet
 from adaexplore_evaluator.devices.cpu.estimate import Estimate, estimate_candidate
 from adaexplore_evaluator.devices.cpu.graph import MalformedGraphError
 from adaexplore_evaluator.devices.cpu.launches import MalformedLaunchError
+from adaexplore_evaluator.referee.sizes import bytes_of
 from adaexplore_evaluator.referee.tasks import PreparedTask
-from adaexplore_evaluator.referee.values import MalformedReplyError, count, objects, plain_type
+from adaexplore_evaluator.referee.values import MalformedReplyError, count, objects
 from adaexplore_evaluator.runner.frames import JsonObject
-from adaexplore_evaluator.runner.wire import DTYPES
 
 # A table of scalars may travel; tensors that the host works on may not pass for work that costs nothing.
 _MOVED_BYTES: Final = 64 * 1024
@@ -149,9 +148,3 @@ def _floor_us(task: PreparedTask, target: str) -> float:
     """Least time in which the outputs can reach memory, in microseconds."""
     total = sum(bytes_of(output) for output in objects(task.full, "outputs"))
     return 1e6 * total / datasheet(target).dram_bytes_per_second
-
-
-def bytes_of(output: JsonObject) -> int:
-    """Size of a tensor type of a description."""
-    dtype, shape = plain_type(output)
-    return math.prod(shape) * DTYPES[dtype].itemsize

@@ -25,8 +25,8 @@ from adaexplore_evaluator.referee.reference import Made, ReferenceSession
 from adaexplore_evaluator.referee.runners import (
     RunnerFailureError,
 )
+from adaexplore_evaluator.referee.sizes import bytes_of, is_large
 from adaexplore_evaluator.referee.tasks import PreparedTask, WorkerLostError
-from adaexplore_evaluator.referee.timing import bytes_of
 from adaexplore_evaluator.referee.values import objects
 from adaexplore_evaluator.runner.wire import Value, tensors_of
 
@@ -34,8 +34,6 @@ _FREE = FreeTurns()
 _LOOKS = 3
 _OTHER_DRAWS = 3
 _MOST_DRAWN_BYTES = 1 << 30
-# Inputs and outputs of a call, of which the rounds of a candidate and their truth hold about twenty copies.
-_LARGE_BYTES = 1 << 32
 
 
 class Baselines:
@@ -116,7 +114,7 @@ class Baselines:
 
         """
         key = _key(task)
-        if _call_bytes(task) > _LARGE_BYTES:
+        if is_large(task.full):
             self.release()
         elif key not in self._known:
             self._runner(key, task).compile()
@@ -243,13 +241,6 @@ class _Known:
 def _key(task: PreparedTask) -> str:
     # The track says nothing about the reference.
     return hashlib.sha256("\0".join((task.source.source, task.source.format, task.source.precision)).encode()).hexdigest()
-
-
-def _call_bytes(task: PreparedTask) -> int:
-    """Size of the inputs and outputs of one call at the full shape."""
-    tensors = [item.get("tensor") for item in objects(task.full, "inputs")]
-    inputs = [tensor for tensor in tensors if isinstance(tensor, dict)]
-    return sum(map(bytes_of, [*inputs, *objects(task.full, "outputs")]))
 
 
 def device_floor_us(task: PreparedTask, target: str) -> float:

@@ -13,6 +13,7 @@ import torch
 from adaexplore_evaluator.processes import tree_of
 from adaexplore_evaluator.referee.clock import SETUP, PhaseClock
 from adaexplore_evaluator.referee.cuda.segments import Segments
+from adaexplore_evaluator.referee.cuda.way import Way
 from adaexplore_evaluator.referee.runners import Runner, RunnerFailureError, RunnerKilledError
 from adaexplore_evaluator.runner.frames import JsonObject
 from adaexplore_evaluator.runner.wire import Tree, Value, WireError, decode_with, encode_types, tensors_of
@@ -20,14 +21,26 @@ from adaexplore_evaluator.sandbox import Launch, Role, Sandbox
 
 _MEMORY_S = 30.0
 _MOST_IDLE_BYTES = 4 << 30
+# Whoever waits for the GPU waits so much longer.
+_POLL_S = 0.05
 
 
 class CudaRunner(Runner):
-    """A started runner on a GPU; raises as `Runner` does, and RunnerFailureError(out_of_memory) where its device memory is used up."""
+    """A started runner on a GPU; raises as `Runner` does, and RunnerFailureError(out_of_memory) where its device memory is used up.
 
-    def __init__(self, sandbox: Sandbox, role: Role, sweep: Callable[[Launch], None]) -> None:
+    Args:
+        sandbox: Starts it.
+        role: What it runs.
+        sweep: As of `Runner`.
+        way: Lets others pass who wait for the GPU, while it is at work and stopped for that; nobody passes by default.
+
+    """
+
+    def __init__(self, sandbox: Sandbox, role: Role, sweep: Callable[[Launch], None], way: Way | None = None) -> None:
         super().__init__(sandbox, role, sweep)
         self.segments = Segments()
+        self._way = way
+        self._poll_s = _POLL_S
 
     def command(self, name: str, clock: PhaseClock, /, **arguments: object) -> JsonObject:
         """Send a command and wait for its reply, as `Runner.command` does; where its buffers lie is noted."""
@@ -47,6 +60,14 @@ class CudaRunner(Runner):
         except RunnerFailureError as error:
             raise RunnerKilledError(f"the GPU cannot be opened: {error}") from error
         return super().place(name, text)
+
+    def _meanwhile(self, clock: PhaseClock) -> None:
+        if self._way is None or not self._way.is_asked_for():
+            return
+        clock.left_s()  # what was used so far counts
+        with self.paused():
+            self._way.give()
+        clock.excuse()
 
     @contextmanager
     def paused(self) -> Iterator[None]:

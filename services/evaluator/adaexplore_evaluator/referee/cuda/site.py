@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from adaexplore_evaluator.referee.cuda.judge import CudaRound
 from adaexplore_evaluator.referee.cuda.runner import CudaRunner
 from adaexplore_evaluator.referee.cuda.sanitizing import MOST_ELEMENTS, SMALLER_ELEMENTS, Order, elements_of, run_sanitized, with_run
 from adaexplore_evaluator.referee.cuda.turns import GpuTurns
+from adaexplore_evaluator.referee.cuda.way import Quiet, Way
 from adaexplore_evaluator.referee.fleet import Fleet
 from adaexplore_evaluator.referee.jobs import Jobs, JobSettings, Progress
 from adaexplore_evaluator.referee.rounds import Judge, Options, Round
@@ -52,6 +56,7 @@ class CudaJobs(Jobs):
         now_s: A monotonic clock in seconds.
         sharers: Referees of this server on this GPU.
         turns: Turns on the GPU.
+        quiet: Tells whether the GPU is at work for anybody else.
 
     """
 
@@ -63,9 +68,11 @@ class CudaJobs(Jobs):
         now_s: Callable[[], float],
         sharers: int = 1,
         turns: GpuTurns | None = None,
+        quiet: Quiet | None = None,
     ) -> None:
         self._gpu = gpu
         self._turns = turns or GpuTurns(gpu.uuid)
+        self._quiet = quiet
         torch.zeros(1, device="cuda")  # makes this process's context, in which memory of runners is opened
         torch.cuda.manual_seed(secrets.randbits(63))  # torch begins every process with one seed, which a candidate knows
         self._baselines = Baselines(fleet, now_s, Canary(now_s), self._turns)
@@ -76,6 +83,9 @@ class CudaJobs(Jobs):
     def do(self, number: int, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
         """Do a job and return its result; raises as `Jobs.do` does, and GpuLostError if the GPU does not work any more."""
         with self._turns.job(cancelled):
+            if self._quiet is not None and not self._quiet.is_known:
+                with self._turns.alone():
+                    self._quiet.learn()
             try:
                 return self._done(number, job, progress, cancelled)
             finally:
@@ -171,10 +181,15 @@ def suffers_from_others(result: JsonObject) -> bool:
     return result.get("cause") == "CAUSE_OUT_OF_MEMORY" or (result.get("cause") == "CAUSE_TIMEOUT" and bool(result.get("checks")))
 
 
-def cuda_fleet(sandbox: Sandbox, sharers: int = 1) -> Fleet:
-    """Runners on the GPU that the sandbox shows, for one of so many referees that share it."""
+@contextmanager
+def cuda_jobs(sandbox: Sandbox, settings: JobSettings, gpu: GpuAccess, sharers: int = 1) -> Iterator[tuple[Fleet, CudaJobs]]:
+    """Runners and jobs of one of so many referees that share the GPU that the sandbox shows."""
+    turns, quiet = GpuTurns(gpu.uuid), Quiet(gpu.uuid)
     spares = {Role.CANDIDATE: _SPARE_CANDIDATES if sharers == 1 else 1, Role.REFERENCE: _SPARE_REFERENCES}
-    return Fleet(sandbox, int(_VALUE_SHARE * _memory_bytes() / sharers), CudaRunner, spares, eager=True)
+    started = partial(CudaRunner, way=Way(turns, quiet))
+    # A large value is no less allowed where others share the GPU: what lacks memory then is done once more without them.
+    with Fleet(sandbox, int(_VALUE_SHARE * _memory_bytes()), started, spares, eager=True) as fleet:
+        yield fleet, CudaJobs(fleet, settings, gpu, time.monotonic, sharers, turns, quiet)
 
 
 def _memory_bytes() -> int:

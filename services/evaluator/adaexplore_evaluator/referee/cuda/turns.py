@@ -1,7 +1,8 @@
 """Turns on one GPU: many referees prepare and check at a time, one alone times; across all evaluators of this host.
 
-A turn is held only while the GPU is used: who starts a process, compiles or waits keeps nobody from timing. Beside the turn there is the
-room: every job holds a share of it from its beginning to its end, so that whoever has all of it is the only one with tensors on the GPU.
+A turn is held only while the GPU is used: who starts a process, compiles or waits keeps nobody from timing. A shared turn that lasts is
+given up in between to whoever wants to be alone, while its runner stands still. Beside the turn there is the room: every job holds a share
+of it from its beginning to its end, so that whoever has all of it is the only one with tensors on the GPU.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Protocol
 from adaexplore_evaluator.referee.tasks import JobCancelledError
 
 _POLL_S = 0.005
+# A shared turn is not given up again before it has lasted so long.
+_LEAST_S = 0.5
 
 
 class Turns(Protocol):
@@ -58,6 +61,7 @@ class GpuTurns:
         self._turn = _Lock(place / f"adaexplore-{uuid}.gate", place / f"adaexplore-{uuid}.lock")
         self._room = _Lock(place / f"adaexplore-{uuid}.room-gate", place / f"adaexplore-{uuid}.room")
         self._holds = self._is_alone = self._is_whole = False
+        self._since_s = 0.0
         self._cancelled: Callable[[], bool] = lambda: False
 
     @contextmanager
@@ -75,12 +79,27 @@ class GpuTurns:
             yield
             return
         self._turn.take(fcntl.LOCK_SH, self._cancelled)
-        self._holds = True
+        self._holds, self._since_s = True, time.monotonic()
         try:
             yield
         finally:
             self._holds = False
             self._turn.leave()
+
+    def in_the_way(self) -> bool:
+        """True if a shared turn has lasted a while and somebody waits to be alone."""
+        return self._holds and not self._is_alone and time.monotonic() - self._since_s >= _LEAST_S and self._turn.is_waited_for()
+
+    def give_way(self) -> None:
+        """Give up a shared turn, during which nothing of this referee may use the GPU, and take it again after whoever waits for it."""
+        self._turn.leave()
+        self.stay()
+        self._turn.take(fcntl.LOCK_SH, self._cancelled)
+        self.stay()
+
+    def stay(self) -> None:
+        """Keep the turn for another while."""
+        self._since_s = time.monotonic()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -100,6 +119,7 @@ class GpuTurns:
             self._turn.leave()
             if shared:
                 self._turn.take(fcntl.LOCK_SH, lambda: False)
+                self.stay()
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -133,7 +153,7 @@ class _Lock:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """The file is open for the body; its end gives up what was taken."""
-        self._fd = _opened(self._path)
+        self._fd = opened(self._path)
         try:
             yield
         finally:
@@ -141,7 +161,7 @@ class _Lock:
             self._fd = -1
 
     def take(self, kind: int, cancelled: Callable[[], bool]) -> None:
-        gate = _opened(self._gate)
+        gate = opened(self._gate)
         try:
             _wait(gate, fcntl.LOCK_EX, cancelled)
             _wait(self._fd, kind, cancelled)
@@ -150,15 +170,11 @@ class _Lock:
 
     def is_wanted(self) -> bool:
         """True if all of it is taken or waited for by another."""
-        for path in (self._gate, self._path):
-            fd = _opened(path)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            finally:
-                os.close(fd)
-        return False
+        return self.is_waited_for() or _is_exclusive(self._path)
+
+    def is_waited_for(self) -> bool:
+        """True if somebody is at the gate: whoever waits for all of it, or for a moment whoever comes to share it."""
+        return _is_exclusive(self._gate)
 
     def leave(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
@@ -180,7 +196,18 @@ def _wait(fd: int, kind: int, cancelled: Callable[[], bool]) -> None:
             return
 
 
-def _opened(path: Path) -> int:
+def _is_exclusive(path: Path) -> bool:
+    fd = opened(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def opened(path: Path) -> int:
     """The file of a lock, made where it is absent; other users of this host may lock it too."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
