@@ -8,7 +8,7 @@ from adaexplore.controller.v1 import controller_pb2 as pb
 from adaexplore.runtime.errors import FieldViolation, InvalidArgumentError
 from adaexplore_controller import domain, models
 
-_DEFAULT_STEPS, _MOST_STEPS = 50, 100_000
+_DEFAULT_STEPS, _MOST_STEPS, _MOST_IN_FLIGHT = 50, 100_000, 64
 _MOST_SOURCE_BYTES, _MOST_TASK_NAME, _MOST_MODELS = 1024 * 1024, 200, 16
 
 
@@ -21,6 +21,7 @@ def spec_from(message: pb.SearchSpec) -> domain.SearchSpec:
     """
     violations = [
         *_task_problems(message),
+        *_flight_problems(message),
         *_budget_problems(message.budget),
         *_policy_problems(message.policy),
         *(_ensemble_problems(message.ensemble) if message.HasField("ensemble") else ()),
@@ -32,6 +33,7 @@ def spec_from(message: pb.SearchSpec) -> domain.SearchSpec:
     filled = pb.SearchSpec()
     filled.CopyFrom(message)
     filled.budget.max_steps = message.budget.max_steps or _DEFAULT_STEPS
+    filled.max_in_flight = message.max_in_flight or 1
     wall_s = message.budget.max_wall_time.ToNanoseconds() / 1e9 if message.budget.HasField("max_wall_time") else None
     return domain.SearchSpec(
         payload=filled.SerializeToString(deterministic=True),
@@ -44,6 +46,7 @@ def spec_from(message: pb.SearchSpec) -> domain.SearchSpec:
         max_cost_micro_usd=message.budget.max_cost_micro_usd if message.budget.HasField("max_cost_micro_usd") else None,
         task_source=message.task.source,
         ensemble=_ensemble_from(message.ensemble) if message.HasField("ensemble") else None,
+        max_in_flight=filled.max_in_flight,
     )
 
 
@@ -97,6 +100,12 @@ def _budget_problems(message: pb.Budget) -> list[FieldViolation]:
     if message.max_cost_micro_usd < 0:
         problems.append(FieldViolation("spec.budget.max_cost_micro_usd", "must not be negative; leave it out for no limit"))
     return problems
+
+
+def _flight_problems(message: pb.SearchSpec) -> list[FieldViolation]:
+    if 0 <= message.max_in_flight <= _MOST_IN_FLIGHT:
+        return []
+    return [FieldViolation("spec.max_in_flight", f"must lie between 1 and {_MOST_IN_FLIGHT}; 0 means 1")]
 
 
 def _policy_problems(message: pb.PolicySpec) -> list[FieldViolation]:

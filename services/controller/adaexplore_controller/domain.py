@@ -101,6 +101,8 @@ class PolicySpec:
 class SearchSpec:
     """All that defines a search; `payload` is the whole of it, None for a wall time or a cost in micro-USD means no limit.
 
+    Of its steps up to `max_in_flight` are made at one time.
+
     `task_source` is the source of its task, empty in searches that were stored before it was kept.
     """
 
@@ -114,6 +116,7 @@ class SearchSpec:
     max_cost_micro_usd: int | None = None
     task_source: str = ""
     ensemble: Ensemble | None = None
+    max_in_flight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +361,7 @@ class Selection:
 
 
 class StepPhase(StrEnum):
-    """What is known and stored of the step in flight."""
+    """What is known and stored of a step in flight."""
 
     PLANNED = "PLANNED"
     GENERATED = "GENERATED"
@@ -369,7 +372,7 @@ class StepPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """The step in flight; whoever continues the search continues from it.
+    """A step in flight; whoever continues the search continues from it.
 
     `attempt` numbers the calls of the generator from 1, `sent_back` counts sources that broke a rule, `usage` sums earlier attempts,
     `learnt` is the rule to prove.

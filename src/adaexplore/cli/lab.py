@@ -33,10 +33,12 @@ def compare(
     policies: str = typer.Option("", help="Policies, as NAME,NAME,…: the first against all others; all of them by default."),
     seeds: int = typer.Option(300, min=1, help="Searches of each policy on each recorded one."),
     steps: int = typer.Option(100, min=1, help="Evaluations of each search."),
+    in_flight: int = typer.Option(1, min=1, help="Steps of a search made at one time."),
     json_output: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> int:
     """Compare policies on recorded searches whose steps are drawn anew: best speedup so far, area under its curve, paired differences."""
-    words = ["--seeds", str(seeds), "--steps", str(steps), *(["--policies", policies] if policies else [])]
+    counts = {"--seeds": seeds, "--steps": steps, "--in-flight": in_flight}
+    words = [*(word for flag, count in counts.items() for word in (flag, str(count))), *(["--policies", policies] if policies else [])]
     return _run_lab("compare", traces, words + (["--json"] if json_output else []), "--traces")
 
 

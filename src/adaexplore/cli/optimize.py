@@ -49,6 +49,7 @@ def optimize(
     policy: str = typer.Option(
         "", help="How the tree is searched: adaexplore, default, epsilon_greedy, evolve, beam, iterative or best_of_n."
     ),
+    in_flight: int = typer.Option(1, min=1, max=64, help="Steps made at one time; with 1 a seed repeats its search."),
     seed: int = typer.Option(0, min=0, help="Seed of everything random."),
     timeout: float | None = typer.Option(None, min=1.0, help="Seconds the search may take."),
     max_cost_usd: float | None = typer.Option(None, min=0.0, help="USD that the search may cost; needs a model of known price."),
@@ -67,6 +68,7 @@ def optimize(
         seed=seed,
         seed_kernels=[kernel_pb2.Kernel(source=read_source(path)) for path in seed_kernel],
         memory_off=no_memory,
+        max_in_flight=in_flight,
     )
     set_models(spec, model, generator or ("replay" if replay else ""), max_output_tokens, ensemble)
     if timeout is not None:

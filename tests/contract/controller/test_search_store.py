@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -94,17 +95,31 @@ async def test_a_change_writes_all_its_parts_and_events_have_no_gaps(house) -> N
     facts = TaskFacts(b"facts", True, "digest", triton_version="3.7.1", target="sm_90")
     bodies = (StepStarted(1, 0, Move.STRUCTURAL), StepProgress(1, "generating", "…"))
     await house.store.commit("s1", "me", Change(events=bodies, step=step_state(), facts=facts, spent_s=1.5))
-    assert await house.store.step("s1") == step_state()
+    assert await house.store.steps("s1") == (step_state(),)
     progress = Progress(steps=1, best_step=1, best_speedup=0.1 + 0.2)
     skill = Skill(b"\xff", "skills/a", "You cannot", active=True)
     later = (NodeRecorded(1, best=True), SkillLearnt(skill, 1), SkillRespected("skills/a", "You cannot", 1, by_check=True))
-    search = await house.store.commit("s1", "me", Change(events=later, node=node(1, 0), progress=progress, step_done=True, spent_s=0.5))
+    search = await house.store.commit("s1", "me", Change(events=later, node=node(1, 0), progress=progress, done_step=1, spent_s=0.5))
     assert (search.progress, search.facts, search.spent_s, search.last_sequence) == (progress, facts, 2.0, 6)
-    assert await house.store.step("s1") is None
+    assert await house.store.steps("s1") == ()
     events = await house.history.events("s1", 0, 100)
     assert [event.sequence for event in events] == [1, 2, 3, 4, 5, 6]
     assert [event.body for event in events] == [StateChanged(Progress()), *bodies, *later]
     assert [event.sequence for event in await house.history.events("s1", 2, 3)] == [3, 4, 5]
+
+
+async def test_several_steps_may_be_in_flight_and_an_ended_search_has_none(house) -> None:
+    await house.start()
+    states = [replace(step_state(), step=step) for step in (2, 1, 3)]
+    for state in states:
+        await house.store.commit("s1", "me", Change(step=state))
+    assert [state.step for state in await house.store.steps("s1")] == [1, 2, 3]
+    further = replace(states[0], phase=StepPhase.GENERATED)
+    await house.store.commit("s1", "me", Change(step=further, done_step=1))
+    assert await house.store.steps("s1") == (further, states[2])
+    await house.start("s2")
+    await house.store.commit("s1", "me", Change(progress=ENDED))
+    assert await house.store.steps("s1") == ()
 
 
 async def test_a_change_that_fails_leaves_nothing_behind(house) -> None:
@@ -114,7 +129,7 @@ async def test_a_change_that_fails_leaves_nothing_behind(house) -> None:
     with pytest.raises(IntegrityError):
         await house.store.commit("s1", "me", Change(events=(NodeRecorded(1, best=True),), step=step_state(), node=node(1, 0)))
     assert await house.store.get("s1") == before
-    assert await house.store.step("s1") is None
+    assert await house.store.steps("s1") == ()
     assert len(await house.history.events("s1", 0, 100)) == 1
 
 

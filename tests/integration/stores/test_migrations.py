@@ -201,3 +201,19 @@ async def test_the_next_migration_can_be_written_from_the_code(engine, tmp_path)
     assert written.name == "v0002_name_the_things.py"
     await upgrade(engine, schema)
     assert await looked_at(engine, differences(schema)) == []
+
+
+async def test_a_step_that_was_in_flight_before_several_could_be_is_in_flight_after_it(engine):
+    def migrate(connection, revision):
+        config = config_of(CONTROLLER)
+        config.attributes["connection"] = connection
+        alembic.command.upgrade(config, revision)
+
+    await looked_at(engine, lambda connection: migrate(connection, "0002"))
+    columns = "number, id, spec, state, progress, wish, create_time, spent_s, last_sequence, version"
+    async with transaction(engine) as connection:
+        await connection.execute(text(f"INSERT INTO searches ({columns}) VALUES (1, 's', '{{}}', 'RUNNING', '{{}}', 'NONE', 0, 0, 0, 0)"))
+        await connection.execute(text("INSERT INTO steps (search_id, step, phase, body) VALUES ('s', 4, 'PLANNED', '{}')"))
+    await upgrade(engine, CONTROLLER)
+    async with transaction(engine) as connection:
+        assert (await connection.execute(text("SELECT search_id, step, phase FROM steps_in_flight"))).all() == [("s", 4, "PLANNED")]

@@ -246,7 +246,7 @@ class TestNothingNew:
         requests = [request for request in world.generator.requests if "/steps/4/" in request.request_id]
         tried = {request.context[-1].kernel.source for request in requests if request.move is Move.LOCAL}
         assert tried == {"# 1", "# 2", "# 3"}
-        assert await world.store.step("s") is None
+        assert await world.store.steps("s") == ()
 
     async def test_local_edits_go_on_elsewhere_when_rewrites_are_exhausted(self, world: World) -> None:
         world.generator.script["steps/1/attempts/1"] = [kernel("# one")]

@@ -157,7 +157,7 @@ async def test_what_an_unfinished_step_has_used_is_counted_however_the_search_en
     assert len(await world.history.nodes("s")) == 1
     assert search.progress.usage == Usage(4, 0, 3, 0, 3, 5)
     assert (await world.bodies())[-1] == StateChanged(search.progress)
-    assert await world.store.step("s") is None
+    assert await world.store.steps("s") == ()
 
 
 async def test_what_a_node_counts_is_not_counted_again_when_its_step_is_cut_off(world: World) -> None:

@@ -52,7 +52,7 @@ async def test_replies_lost_in_a_row_end_the_search_with_the_providers_line(worl
     assert (search.progress.state, search.progress.stop_reason) == (SearchState.FAILED, StopReason.ERROR)
     assert search.progress.error_message == LINE
     assert search.progress.steps == 4
-    assert await world.store.step("s") is None
+    assert await world.store.steps("s") == ()
 
 
 async def test_a_reply_in_between_starts_the_count_anew(world: World) -> None:

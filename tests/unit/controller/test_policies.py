@@ -119,3 +119,14 @@ def test_worth_tells_slow_from_fast_and_right_from_wrong() -> None:
 def test_what_no_policy_is_or_takes_is_refused_with_what_to_do(spec: PolicySpec, says: str) -> None:
     with pytest.raises(UnknownPolicyError, match=says):
         create_policy(spec, 0)
+
+
+@pytest.mark.parametrize("name", ["adaexplore", "default", "beam", "epsilon_greedy", "evolve"])
+def test_steps_that_are_planned_beside_each_other_do_not_all_take_the_same_way(name: str) -> None:
+    tree, policy = grown(name, 5, 30), create_policy(PolicySpec(name), 5)
+    planned = []
+    for step in range(31, 39):
+        found = policy.select(tree, step)
+        tree.begin(step, found.parent_step, found.move)
+        planned.append((found.parent_step, found.move))
+    assert len(set(planned)) >= 3

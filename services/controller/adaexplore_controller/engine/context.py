@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
-from adaexplore_controller.domain import SearchSpec, TaskFacts
+from adaexplore_controller.domain import SearchSpec, StepState, TaskFacts
 from adaexplore_controller.engine.journal import Journal
 from adaexplore_controller.engine.patience import Patient
 from adaexplore_controller.engine.treasury import Payment
@@ -34,7 +34,8 @@ class Peers:
 class SearchContext:
     """A running search: where it stands and whom it works with.
 
-    `digests` are those of all recorded kernels, the oldest first; with the tree they are all that is kept in memory of the nodes.
+    `digests` are those of all recorded kernels, the oldest first; with the tree they are all that is kept in memory of the nodes. `claimed`
+    are those of steps in flight.
     """
 
     journal: Journal
@@ -48,6 +49,7 @@ class SearchContext:
     payment: Payment
     contributions: Contributions
     digests: list[str] = field(default_factory=list)
+    claimed: dict[int, str] = field(default_factory=dict)
     reward: PaperReward = field(default_factory=PaperReward)
 
     @property
@@ -59,6 +61,20 @@ class SearchContext:
     def memory(self) -> MemoryPeer | None:
         """The memory, None if the search runs without it."""
         return None if self.spec.memory_off else self.peers.memory
+
+    def claim(self, state: StepState) -> bool:
+        """Keep the kernel that a step has for that step; False if another step came up with the same one while this one was in flight.
+
+        Where one step is made at a time the generator knows all others' kernels.
+        """
+        kernel = state.candidate.kernel if state.candidate else None
+        if kernel is None or not kernel.digest or self.spec.max_in_flight == 1:
+            return True
+        others = {digest for step, digest in self.claimed.items() if step != state.step}
+        if kernel.digest in others or kernel.digest in self.digests:
+            return False
+        self.claimed[state.step] = kernel.digest
+        return True
 
     def request_id(self, step: int, purpose: str) -> str:
         """Return the name of a request, the same whenever the step is repeated."""

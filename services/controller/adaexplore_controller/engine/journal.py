@@ -42,10 +42,15 @@ class Journal:
     def __init__(self, store: SearchStore, search: Search, owner: str, monotonic_s: Callable[[], float], patient: Patient) -> None:
         self._store, self._owner, self._monotonic_s, self._patient = store, owner, monotonic_s, patient
         self._mark_s = monotonic_s()
+        self._turn = asyncio.Lock()
         self.search = search
 
     async def write(self, change: Change) -> None:
-        """Write a change as a whole.
+        """Write a change as a whole; raises as `update` does."""
+        await self.update(lambda _progress: change)
+
+    async def update(self, make: Callable[[Progress], Change]) -> None:
+        """Write a change that is made of the progress as it is then, whatever other steps write.
 
         Raises:
             SearchStoppedError: It is written, and a user wants the search cancelled.
@@ -53,13 +58,15 @@ class Journal:
             PeerFailedError: The store stayed out of reach.
 
         """
-        await self._commit(change)
+        async with self._turn:
+            await self._commit(make(self.search.progress))
         if self.search.wish is Wish.CANCEL and not self.search.progress.state.ended:
             raise SearchStoppedError(SearchState.CANCELLED, StopReason.CANCELLED)
 
     async def change_state(self, progress: Progress) -> None:
         """Write a new state with its event; a search that ends keeps no step in flight."""
-        await self._commit(Change(events=(StateChanged(progress),), progress=progress, step_done=progress.state.ended))
+        async with self._turn:
+            await self._commit(Change(events=(StateChanged(progress),), progress=progress))
 
     async def _commit(self, change: Change) -> None:
         tried_s: list[float] = []

@@ -41,7 +41,7 @@ async def learn(search: SearchContext, memory: MemoryPeer, state: StepState) -> 
         await search.journal.write(Change(step=proving))
         return proving
     events: tuple[EventBody, ...] = (SkillLearnt(skill, state.step),) if skill and lesson.created else ()
-    await search.journal.write(Change(events=events, step_done=True))
+    await search.journal.write(Change(events=events, done_step=state.step))
     return None
 
 
@@ -66,7 +66,7 @@ async def prove(search: SearchContext, memory: MemoryPeer, state: StepState) -> 
             raise
         structlog.get_logger().warning("rule stays unproven", skill=skill.name, error=str(refusal))
     events: tuple[EventBody, ...] = (SkillLearnt(skill, state.step),) if news else ()
-    await search.journal.write(Change(events=events, step_done=True))
+    await search.journal.write(Change(events=events, done_step=state.step))
 
 
 async def _record(search: SearchContext, memory: MemoryPeer, state: StepState) -> Lesson:

@@ -9,11 +9,11 @@ from datetime import datetime
 
 import structlog
 
-from adaexplore_controller.domain import SearchState, StopReason, TaskFacts, Wish
+from adaexplore_controller.domain import SearchState, StopReason, TaskFacts
 from adaexplore_controller.engine.context import Peers, SearchContext
+from adaexplore_controller.engine.flight import Flight
 from adaexplore_controller.engine.journal import Journal, SearchStoppedError
 from adaexplore_controller.engine.patience import Patient, PeerFailedError
-from adaexplore_controller.engine.steps import Steps
 from adaexplore_controller.engine.treasury import Payment, Treasury
 from adaexplore_controller.ensemble import Contributions
 from adaexplore_controller.events import StateChanged
@@ -87,19 +87,9 @@ class SearchRunner:
         tree, policy = Tree(node.in_tree() for node in nodes), create_policy(spec.policy, spec.seed)
         payment = Payment(self.treasury, self.peers.generator, self.patient, search_id, spec.max_cost_micro_usd)
         brought = Contributions(len(spec.ensemble.weights) if spec.ensemble else 0, nodes)
-        steps = Steps(
-            SearchContext(journal, self.history, self.peers, self.patient, policy, facts, tree, self.now, payment, brought, digests)
-        )
-        state = await self.patient.call("store", lambda: self.store.step(search_id))
-        while True:
-            while state:
-                state = await steps.advance(state)
-            if len(tree) >= spec.max_steps:
-                raise SearchStoppedError(SearchState.SUCCEEDED, StopReason.STEPS)
-            if journal.search.wish is Wish.PAUSE:
-                await journal.change_state(replace(journal.search.progress, state=SearchState.PAUSED))
-                return
-            state = await steps.begin(len(tree) + 1)
+        context = SearchContext(journal, self.history, self.peers, self.patient, policy, facts, tree, self.now, payment, brought, digests)
+        await Flight(context).run(await self.patient.call("store", lambda: self.store.steps(search_id)))
+        await journal.change_state(replace(journal.search.progress, state=SearchState.PAUSED))
 
     async def _describe(self, journal: Journal) -> TaskFacts:
         spec = journal.search.spec

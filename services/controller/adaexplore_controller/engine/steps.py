@@ -44,6 +44,13 @@ class Steps:
     def __init__(self, search: SearchContext) -> None:
         self._search = search
 
+    def take_up(self, state: StepState) -> None:
+        """Count a step that was in flight when its controller left; it can be continued then."""
+        search = self._search
+        if state.step not in search.tree:
+            search.tree.begin(state.step, state.selection.parent_step, state.selection.move)
+            search.claim(state)
+
     async def begin(self, step: int) -> StepState:
         """Plan a step and store the plan: a seed kernel while there are any, else what the policy selects."""
         search, seeds = self._search, self._search.spec.seed_kernels
@@ -54,6 +61,7 @@ class Steps:
             stage = "evaluating"
         else:
             selection = search.policy.select(search.tree, step)
+            search.tree.begin(step, selection.parent_step, selection.move)  # before anything is waited for: the next step sees it
             ensemble = search.spec.ensemble
             member = search.contributions.choose(ensemble, search.spec.seed, step) if ensemble else None
             state = StepState(step, StepPhase.PLANNED, selection, skills=await self._skills(step, selection.move), member=member)
@@ -100,9 +108,11 @@ class Steps:
         except GenerationFailedError as failure:
             await search.journal.write(Change(step=replace(state, usage=state.usage.plus(failure.usage))))
             raise
+        generated = replace(state, phase=StepPhase.GENERATED, candidate=candidate)
+        if candidate.outcome is Outcome.KERNEL and not search.claim(generated):
+            candidate = replace(candidate, outcome=Outcome.DUPLICATE, kernel=None, message="a step beside this one has the same kernel")
         if candidate.outcome in _NOTHING_NEW:
             return await self._look_elsewhere(state, candidate)
-        generated = replace(state, phase=StepPhase.GENERATED, candidate=candidate)
         if candidate.lost:
             return await self._record_lost(generated, candidate)
         if candidate.outcome is not Outcome.KERNEL:
@@ -149,13 +159,16 @@ class Steps:
         attempts = (*state.attempts, Attempt(selection.parent_step, selection.move, candidate.outcome))
         following = next_expansion(search.policy, search.tree, state.step, attempts)
         if following is None and all(attempt.outcome is Outcome.EXHAUSTED for attempt in attempts):
-            progress = search.journal.search.progress
-            usage = progress.usage.plus(state.usage).plus(candidate.usage)
-            await search.journal.write(Change(progress=replace(progress, usage=usage), step_done=True))
+            used = state.usage.plus(candidate.usage)
+            search.tree.drop(state.step)
+            await search.journal.update(
+                lambda progress: Change(progress=replace(progress, usage=progress.usage.plus(used)), done_step=state.step)
+            )
             written = len(search.tree) > len(search.spec.seed_kernels)
             raise SearchStoppedError(SearchState.SUCCEEDED, StopReason.EXHAUSTED, "" if written else candidate.message)
         if following is None:
             return await self._record(replace(state, candidate=candidate, attempts=attempts), None)
+        search.tree.begin(state.step, following.parent_step, following.move)
         same_move = following.move is selection.move
         skills = state.skills if same_move else await self._skills(state.step, following.move)
         usage = state.usage.plus(candidate.usage)
@@ -211,15 +224,19 @@ class Steps:
     async def _record(self, state: StepState, evaluation: Evaluation | None) -> StepState | None:
         search = self._search
         node = self._node(state, evaluation)
-        progress, best = _after(search.journal.search.progress, node, state.usage.plus(node.candidate.usage))
         learning = replace(state, phase=StepPhase.LEARNING, evaluation=evaluation)
         following = learning if search.memory and has_news(learning) else None
-        events: tuple[EventBody, ...] = (NodeRecorded(node.step, best),)
-        if following:
-            events += (StepProgress(node.step, "learning"),)
-        change = Change(events=events, node=node, progress=progress, step=following, step_done=following is None)
-        await search.journal.write(change)
+
+        def recorded(before: Progress) -> Change:
+            progress, best = _after(before, node, state.usage.plus(node.candidate.usage))
+            events: tuple[EventBody, ...] = (NodeRecorded(node.step, best),)
+            if following:
+                events += (StepProgress(node.step, "learning"),)
+            return Change(events=events, node=node, progress=progress, step=following, done_step=None if following else node.step)
+
+        await search.journal.update(recorded)
         search.tree.add(node.in_tree())
+        search.claimed.pop(node.step, None)
         search.contributions.add(node)
         if node.digest:
             search.digests.append(node.digest)
@@ -246,5 +263,5 @@ def _after(progress: Progress, node: Node, usage: Usage) -> tuple[Progress, bool
     """Return the progress after a node, and whether it is the best so far: PASSED and faster than every other, timed before untimed."""
     speedup = node.evaluation.speedup if node.evaluation else None
     best = node.passed and (progress.best_step is None or (speedup or 0.0) > (progress.best_speedup or 0.0))
-    counted = replace(progress, steps=node.step, usage=progress.usage.plus(usage))
+    counted = replace(progress, steps=progress.steps + 1, usage=progress.usage.plus(usage))
     return (replace(counted, best_step=node.step, best_speedup=speedup) if best else counted), best

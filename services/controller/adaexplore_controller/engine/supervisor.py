@@ -95,7 +95,7 @@ class Supervisor:
         search = await self._store.get(search_id)
         if search.progress.state is SearchState.RUNNING:
             end = replace(search.progress, state=SearchState.CANCELLED, stop_reason=StopReason.CANCELLED, end_time=self._now())
-            change = Change(events=(StateChanged(end),), progress=end, step_done=True)
+            change = Change(events=(StateChanged(end),), progress=end)
             with suppress(LeaseLostError):  # it has ended, or another controller carries the wish out
                 await self._store.commit(search_id, self._holder.owner, change)
 
@@ -137,7 +137,7 @@ class Supervisor:
                 error_message=message,
                 end_time=self._now(),
             )
-            change = Change(events=(StateChanged(end),), progress=end, step_done=True)
+            change = Change(events=(StateChanged(end),), progress=end)
             await self._store.commit(search_id, self._holder.owner, change)
         except (UnavailableError, LeaseLostError):
             structlog.get_logger().warning("the defect could not be recorded", search=f"searches/{search_id}")

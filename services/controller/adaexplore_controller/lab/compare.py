@@ -1,6 +1,6 @@
 """Compares policies on recorded searches: best speedup so far, area under its curve, and differences with their intervals.
 
-Run as `python -m adaexplore_controller.lab compare --traces FILE --policies A,B [--seeds N] [--steps N] [--json]`.
+Run as `python -m adaexplore_controller.lab compare --traces FILE --policies A,B [--seeds N] [--steps N] [--in-flight N] [--json]`.
 """
 
 from __future__ import annotations
@@ -47,16 +47,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policies", default=",".join(POLICY_NAMES), metavar="A,B", help="policies, the first against all others")
     parser.add_argument("--seeds", type=int, default=300, metavar="N", help="searches of each policy on each landscape")
     parser.add_argument("--steps", type=int, default=100, metavar="N", help="evaluations of each search")
+    parser.add_argument("--in-flight", type=int, default=1, metavar="N", help="steps of a search that are made at one time")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return what the command prints and its exit code; TraceError if the file or a flag cannot be used."""
     policies = _policies(options.policies)
-    if options.seeds < 1 or options.steps < 1:
-        raise TraceError("FLAG_INVALID", "--seeds and --steps must be at least 1")
+    if min(options.seeds, options.steps, options.in_flight) < 1:
+        raise TraceError("FLAG_INVALID", "--seeds, --steps and --in-flight must be at least 1")
     landscapes = [ResampledTraces(trace) for trace in read_traces(options.traces)]
-    curves = simulate(policies, landscapes, options.seeds, options.steps)
+    curves = simulate(policies, landscapes, options.seeds, options.steps, options.in_flight)
     scores = _scores(options.steps)
     differences = [_difference(curves, left, right, at, score) for left, right in permutations(policies, 2) for at, score in scores.items()]
     return (_as_json if options.json else _as_text)(policies, curves, scores, differences), 0

@@ -52,14 +52,13 @@ class AdaExplore(Expansions):
         return tree.mean_reward(child_step) + self._settings.exploration * spread
 
     def _expand_value(self, tree: Tree, step: int, children: tuple[TreeNode, ...]) -> float:
-        spread = math.sqrt(math.log(tree.visits(step)) / len(children) ** 2)
+        spread = math.sqrt(math.log(tree.visits(step)) / len(tree.expansions(step)) ** 2)
         return max(tree.mean_reward(child.step) for child in children) + self._settings.expansion * spread
 
     def _move(self, tree: Tree, step: int, parent_step: int) -> Move:
         if not self.allows(tree, parent_step, Move.LOCAL):
             return Move.STRUCTURAL
-        local_children = sum(child.move is Move.LOCAL for child in tree.children(parent_step))
-        if local_children >= self._settings.most_local_children:
+        if tree.expansions(parent_step).count(Move.LOCAL) >= self._settings.most_local_children:
             return Move.STRUCTURAL
         drawn = uniform(self._seed, step, "move")
         return Move.STRUCTURAL if drawn < self._settings.structural_probability else Move.LOCAL

@@ -18,8 +18,8 @@ class Beam(Expansions):
     def select(self, tree: Tree, step: int) -> Selection:
         """Return what a step expands."""
         beam = ranked(tree.nodes())[:_WIDTH]
-        if len(tree.children(ROOT_STEP)) < _WIDTH or not beam:
+        if len(tree.expansions(ROOT_STEP)) < _WIDTH or not beam:
             return self.expand(tree, step, ROOT_STEP, Move.STRUCTURAL)
-        node = min(beam, key=lambda item: len(tree.children(item.step)))
-        number = len(tree.children(node.step)) + 1
+        node = min(beam, key=lambda item: len(tree.expansions(item.step)))
+        number = len(tree.expansions(node.step)) + 1
         return self.expand(tree, step, node.step, Move.LOCAL if number % _REWRITE_EVERY else Move.STRUCTURAL)

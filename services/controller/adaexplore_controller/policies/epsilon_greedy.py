@@ -21,7 +21,7 @@ class EpsilonGreedy(Expansions):
     def select(self, tree: Tree, step: int) -> Selection:
         """Return what a step expands."""
         nodes = ranked(tree.nodes())
-        if len(tree.children(ROOT_STEP)) < _STARTS or not nodes:
+        if len(tree.expansions(ROOT_STEP)) < _STARTS or not nodes:
             return self.expand(tree, step, ROOT_STEP, Move.STRUCTURAL)
         node = self._node(tree, step, nodes)
         move = Move.STRUCTURAL if uniform(self._seed, step, "move") < _STRUCTURAL else Move.LOCAL

@@ -24,7 +24,7 @@ class Evolve(Expansions):
     def select(self, tree: Tree, step: int) -> Selection:
         """Return what a step expands."""
         heads = tree.children(ROOT_STEP)
-        if len(heads) < _ISLANDS:
+        if len(tree.expansions(ROOT_STEP)) < _ISLANDS:
             return self.expand(tree, step, ROOT_STEP, Move.STRUCTURAL)
         island = step % _ISLANDS
         members = tuple(node for node in tree.nodes() if step % _MIGRATE_EVERY == 0 or _island_of(tree, node, heads) == island)

@@ -23,8 +23,8 @@ def ranked(nodes: tuple[TreeNode, ...]) -> list[TreeNode]:
 
 
 def tried(tree: Tree, step: int, move: Move) -> int:
-    """Return how often a node was expanded by a move."""
-    return sum(child.move is move for child in tree.children(step))
+    """Return how often a node was expanded by a move, expansions in flight included."""
+    return tree.expansions(step).count(move)
 
 
 def failed_in_a_row(tree: Tree, step: int) -> int:

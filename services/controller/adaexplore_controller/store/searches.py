@@ -27,7 +27,7 @@ _SETTLED = {
 }
 
 
-_SEARCH, _LEASE = select(tables.searches), select(tables.leases)
+_SEARCH, _LEASE, _STEPS = select(tables.searches), select(tables.leases), tables.steps_in_flight
 _WITH_LEASES = select(tables.searches, tables.leases).select_from(
     tables.searches.outerjoin(tables.leases, tables.leases.c.search_id == tables.searches.c.id)
 )
@@ -45,14 +45,15 @@ class LeaseLostError(Exception):
 class Change:
     """All that one moment changes in a search: written together or not at all.
 
-    `step` replaces the step in flight, `step_done` removes it; None and False leave it. `spent_s` is wall time to add.
+    `step` is what is known now of a step in flight, `done_step` the number of one that is in flight no more; a search that ends has none
+    left. `spent_s` is wall time to add.
     """
 
     events: tuple[EventBody, ...] = ()
     progress: Progress | None = None
     node: Node | None = None
     step: StepState | None = None
-    step_done: bool = False
+    done_step: int | None = None
     facts: TaskFacts | None = None
     spent_s: float = 0.0
 
@@ -198,10 +199,10 @@ class SearchStore:
         async with self._database.transaction() as connection:
             await leases.release(connection, owner, search_id)
 
-    async def step(self, search_id: str) -> StepState | None:
-        """Return the step in flight, None if there is none."""
+    async def steps(self, search_id: str) -> tuple[StepState, ...]:
+        """Return the steps in flight, the oldest first."""
         async with self._database.transaction() as connection:
-            return await _step_in_flight(connection, search_id)
+            return await _steps_in_flight(connection, search_id)
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
@@ -237,11 +238,14 @@ class SearchStore:
     async def _apply(self, connection: AsyncConnection, search: Search, change: Change) -> Search:
         if change.progress and change.progress.state.ended:
             reserved = await ledger.close(connection, search.id)
-            change = _ending(change, change.progress, await _step_in_flight(connection, search.id), reserved)
+            change = _ending(change, change.progress, await _steps_in_flight(connection, search.id), reserved)
+            await connection.execute(delete(_STEPS).where(_STEPS.c.search_id == search.id))
         if change.node:
             await _add_node(connection, search.id, change.node)
-        if change.step or change.step_done:
-            await _replace_step(connection, search.id, change.step)
+        if change.done_step is not None:
+            await connection.execute(delete(_STEPS).where((_STEPS.c.search_id == search.id) & (_STEPS.c.step == change.done_step)))
+        if change.step:
+            await _write_step(connection, search.id, change.step)
         await self._add_events(connection, search, change.events)
         after = replace(
             search,
@@ -265,19 +269,21 @@ class SearchStore:
             await connection.execute(insert(tables.events), [codec.event_values(search.id, event) for event in events])
 
 
-async def _step_in_flight(connection: AsyncConnection, search_id: str) -> StepState | None:
-    body = (await connection.execute(select(tables.steps.c.body).where(tables.steps.c.search_id == search_id))).scalar_one_or_none()
-    return codec.STEP.validate_json(body) if body else None
+async def _steps_in_flight(connection: AsyncConnection, search_id: str) -> tuple[StepState, ...]:
+    found = await connection.execute(select(_STEPS.c.body).where(_STEPS.c.search_id == search_id).order_by(_STEPS.c.step))
+    return tuple(codec.STEP.validate_json(body) for body in found.scalars())
 
 
-def _ending(change: Change, progress: Progress, step: StepState | None, reserved: int) -> Change:
-    """Return the change that ends a search with what its unfinished step has used, and may have used, although no node tells of it."""
-    usage = progress.usage.plus(step.unrecorded) if step else progress.usage
+def _ending(change: Change, progress: Progress, steps: Sequence[StepState], reserved: int) -> Change:
+    """Return the change that ends a search with what its unfinished steps have used, and may have used, although no node tells of it."""
+    usage = progress.usage
+    for step in steps:
+        usage = usage.plus(step.unrecorded)
     if reserved:
         usage = usage.plus(Usage(calls=1, cost_micro_usd=reserved, unconfirmed_calls=1, unconfirmed_cost_micro_usd=reserved))
     whole = replace(progress, usage=usage)
     events = tuple(StateChanged(whole) if isinstance(body, StateChanged) else body for body in change.events)
-    return replace(change, events=events, progress=whole, step_done=True)
+    return replace(change, events=events, progress=whole, step=None, done_step=None)
 
 
 async def _add_node(connection: AsyncConnection, search_id: str, node: Node) -> None:
@@ -292,13 +298,10 @@ async def _add_node(connection: AsyncConnection, search_id: str, node: Node) -> 
     await connection.execute(update(tables.nodes).where(here & tables.nodes.c.step.in_(select(path.c.step))).values(**raised))
 
 
-async def _replace_step(connection: AsyncConnection, search_id: str, step: StepState | None) -> None:
-    if step is None:
-        await connection.execute(delete(tables.steps).where(tables.steps.c.search_id == search_id))
-        return
-    values = {"step": step.step, "phase": step.phase.value, "body": codec.text(codec.STEP, step)}
-    statement = insert_or(connection, tables.steps).values(search_id=search_id, **values)
-    await connection.execute(statement.on_conflict_do_update(index_elements=["search_id"], set_=values))
+async def _write_step(connection: AsyncConnection, search_id: str, step: StepState) -> None:
+    values = {"phase": step.phase.value, "body": codec.text(codec.STEP, step)}
+    statement = insert_or(connection, _STEPS).values(search_id=search_id, step=step.step, **values)
+    await connection.execute(statement.on_conflict_do_update(index_elements=["search_id", "step"], set_=values))
 
 
 def _found(search_id: str, row: Row[Any] | None) -> Search:

@@ -40,11 +40,11 @@ nodes = Table(
     Column("body", Text, nullable=False),
 )
 
-steps = Table(
-    "steps",
+steps_in_flight = Table(
+    "steps_in_flight",
     metadata,
     Column("search_id", String(64), ForeignKey("searches.id"), primary_key=True),
-    Column("step", _NUMBER, nullable=False),
+    Column("step", _NUMBER, primary_key=True),
     Column("phase", String(16), nullable=False),
     Column("body", Text, nullable=False),
 )

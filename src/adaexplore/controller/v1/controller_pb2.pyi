@@ -288,10 +288,13 @@ class SearchSpec(_message.Message):
     SEED_KERNELS_FIELD_NUMBER: _builtins.int
     MEMORY_OFF_FIELD_NUMBER: _builtins.int
     ENSEMBLE_FIELD_NUMBER: _builtins.int
+    MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
     seed: _builtins.int
     """Seed of everything random."""
     memory_off: _builtins.bool
     """True to search without the memory."""
+    max_in_flight: _builtins.int
+    """Steps that are made at one time, each planned in view of those in flight; 0 means 1, in which case a seed repeats its search."""
     @_builtins.property
     def task(self) -> _task_pb2.Task:
         """The task."""
@@ -332,10 +335,11 @@ class SearchSpec(_message.Message):
         seed_kernels: _abc.Iterable[_kernel_pb2.Kernel] | None = ...,
         memory_off: _builtins.bool = ...,
         ensemble: Global___Ensemble | None = ...,
+        max_in_flight: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "device", b"device", "ensemble", b"ensemble", "model", b"model", "policy", b"policy", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "device", b"device", "ensemble", b"ensemble", "memory_off", b"memory_off", "model", b"model", "policy", b"policy", "seed", b"seed", "seed_kernels", b"seed_kernels", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "device", b"device", "ensemble", b"ensemble", "max_in_flight", b"max_in_flight", "memory_off", b"memory_off", "model", b"model", "policy", b"policy", "seed", b"seed", "seed_kernels", b"seed_kernels", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
