@@ -12,6 +12,7 @@ from adaexplore_generator.domain import FinishReason, JudgeRequest, Message, Pro
 from adaexplore_generator.paid import CostLimitError, PaidCalls
 from adaexplore_generator.pricing import Price, Prices, PriceTable
 from adaexplore_generator.replies import Paid, ReplyStore
+from sqlalchemy import text
 
 from adaexplore.runtime.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, UnavailableError
 from adaexplore.runtime.sql import sqlite_engine
@@ -49,7 +50,7 @@ async def store(engine):
 
 
 async def fill(store):
-    await store._batches.run(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 1").close())
+    await store._batches.run(lambda transaction: transaction.execute(text("PRAGMA max_page_count = 1")) and None)
 
 
 class Endpoint:
@@ -243,8 +244,8 @@ async def test_replies_that_were_paid_for_in_another_manner_are_not_taken_for_ou
     async with session(store, Endpoint(nothing)) as paid:
         await paid.ask("judging", prompt)
     with pytest.raises(InvalidArgumentError):
-        async with PaidCalls(Endpoint(nothing), store, PRICES, "other").session(REQUEST, lambda progress: None):
-            pass
+        async with PaidCalls(Endpoint(nothing), store, PRICES, "other").session(REQUEST, lambda progress: None) as paid:
+            await paid.ask("judging", prompt)
 
 
 @pytest.mark.parametrize("asked", [False, True])

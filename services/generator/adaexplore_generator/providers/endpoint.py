@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
 import httpx
-import stamina
 import structlog
 
 from adaexplore.runtime.errors import NotFoundError
@@ -47,6 +46,7 @@ from adaexplore_generator.providers.wire import (
     parse_error,
     parse_object,
 )
+from adaexplore_generator.repeating import repeating
 
 ResultT = TypeVar("ResultT")
 _MAX_BODY_BYTES = 8 << 20
@@ -142,12 +142,9 @@ class HttpEndpoint:
     async def _retrying(self, call: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         backoff = _Backoff(self._rng, self._settings.longest_wait_s)
         try:
-            async for attempt in stamina.retry_context(on=backoff, attempts=self._settings.attempts, timeout=None):
-                with attempt:
-                    return await closing(call())
+            return await repeating(lambda: closing(call()), on=backoff, attempts=self._settings.attempts)
         except SafeToRetryError as fault:
             raise fault.error from fault
-        raise AssertionError("the last attempt returns or raises")
 
     async def _answer(self, prompt: Prompt, sampling: Sampling, received: Callable[[int], None], attempts: list[Attempt]) -> Reply:
         model = sampling.model or self.default_model or (await self._first_model())
