@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -17,7 +18,7 @@ import structlog
 from adaexplore.runtime.errors import NotFoundError
 from adaexplore_generator.domain import ModelInfo, Prompt, Reply, Sampling
 from adaexplore_generator.providers.chat_api import ChatApi, Fields, ModelPage, ReplyReader
-from adaexplore_generator.providers.connections import Connection, Connections
+from adaexplore_generator.providers.connections import Answer, Connections
 from adaexplore_generator.providers.faults import (
     Answered,
     RefusedRequestError,
@@ -55,6 +56,7 @@ _MAX_MODEL_PAGES = 20
 _BACKOFF_BASE_S, _BACKOFF_CAP_S = 0.5, 20.0
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 _SLOW_DOWN = "PROVIDER_BUSY"
+_SENDS_JSON = {"content-type": "application/json"}
 
 
 class HttpEndpoint:
@@ -186,23 +188,19 @@ class HttpEndpoint:
             raise SafeToRetryError(busy(self._api.chat_url, long.wait_s), long.wait_s) from long
 
     async def _stream(self, model: str, body: dict[str, Any], prompt: Prompt, attempt: Attempt, slot: Slot) -> Reply:
-        url = self._api.chat_url
+        url, headers = self._api.chat_url, self._api.headers(self._key.now) | _SENDS_JSON
+        data = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         with self._typed(url, generating=True):
             reader = self._api.reader()
             async with self._connections.connection() as connection:
                 attempt.sent = True
-                request = connection.client.stream("POST", url, json=body, headers=self._api.headers(self._key.now))
-                async with request as response:
-                    await self._check(url, model, response, connection, generating=True)
-                    async for chars in _read(response, reader):
+                async with connection.exchange("POST", url, headers, data) as answer:
+                    if answer.status != 200:
+                        await self._refuse(url, model, answer, generating=True)
+                    async for chars in _read(answer, reader):
                         attempt.heard(chars)
-                    self._limiter.leave_alone(said_wait_s(response.headers, int(slot.entry[1]), self._now()))
+                    self._limiter.leave_alone(said_wait_s(answer.headers, int(slot.entry[1]), self._now()))
                 return reader.build(model, prompt)
-
-    async def _check(self, url: str, model: str, response: httpx.Response, connection: Connection, *, generating: bool) -> None:
-        connection.note(response)
-        if response.status_code != 200:
-            await self._refuse(url, model, response, generating=generating)
 
     @contextmanager
     def _typed(self, url: str, *, generating: bool) -> Iterator[None]:
@@ -221,13 +219,11 @@ class HttpEndpoint:
         except ReportedError as error:
             raise reported(url, self._without_key(str(error)), unstarted=error.unstarted) from error
 
-    async def _refuse(self, url: str, model: str, response: httpx.Response, *, generating: bool) -> NoReturn:
-        body = parse_error((await _bounded(response, _ERROR_BODY_BYTES)).decode("utf-8", "replace"))
+    async def _refuse(self, url: str, model: str, answer: Answer, *, generating: bool) -> NoReturn:
+        body = parse_error((await _bounded(answer, _ERROR_BODY_BYTES)).decode("utf-8", "replace"))
         message = self._without_key(error_text(body))
-        answer = Answered(
-            self._api.vendor, url, model, response.status_code, response.headers, message, error_code(body), generating=generating
-        )
-        raise_for_status(answer, self._now())
+        answered = Answered(self._api.vendor, url, model, answer.status, answer.headers, message, error_code(body), generating=generating)
+        raise_for_status(answered, self._now())
 
     async def _fetch_models(self) -> tuple[str, ...]:
         names: tuple[str, ...] = ()
@@ -242,11 +238,12 @@ class HttpEndpoint:
     async def _fetch_page(self, url: str) -> ModelPage:
         with self._typed(url, generating=False):
             async with self._connections.connection() as connection:
-                async with connection.client.stream("GET", url, headers=self._api.headers(self._key.now)) as response:
-                    if response.status_code == 404:
+                async with connection.exchange("GET", url, self._api.headers(self._key.now)) as answer:
+                    if answer.status == 404:
                         raise ProtocolError("it lists no models (HTTP 404)")
-                    await self._check(url, "", response, connection, generating=False)
-                    body = parse_object(await _bounded(response, _MAX_BODY_BYTES))
+                    if answer.status != 200:
+                        await self._refuse(url, "", answer, generating=False)
+                    body = parse_object(await _bounded(answer, _MAX_BODY_BYTES))
                 return self._api.read_models(body)
 
     async def _first_model(self) -> str:
@@ -292,23 +289,22 @@ async def closing(work: Coroutine[Any, Any, ResultT]) -> ResultT:
         raise
 
 
-async def _read(response: httpx.Response, reader: ReplyReader) -> AsyncIterator[int]:
-    kind = response.headers.get("content-type", "")
+async def _read(answer: Answer, reader: ReplyReader) -> AsyncIterator[int]:
+    """Take a reply as it comes and yield how many characters each piece of the stream has brought."""
+    kind = answer.headers.get("content-type", "")
     if "json" in kind or "html" in kind:
         # Asked for a stream, some servers answer with one object all the same.
-        yield reader.add_whole(parse_object(await _bounded(response, _MAX_BODY_BYTES)))
+        yield reader.add_whole(parse_object(await _bounded(answer, _MAX_BODY_BYTES)))
         return
     decoder = EventDecoder()
-    async for piece in response.aiter_bytes():
-        for data in decoder.feed(piece):
-            yield reader.add(data)
-    for data in decoder.end():
-        yield reader.add(data)
+    async for piece in answer.pieces():
+        yield sum([reader.add(data) for data in decoder.feed(piece)])
+    yield sum([reader.add(data) for data in decoder.end()])
 
 
-async def _bounded(response: httpx.Response, limit_bytes: int) -> bytes:
+async def _bounded(answer: Answer, limit_bytes: int) -> bytes:
     held = bytearray()
-    async for piece in response.aiter_bytes():
+    async for piece in answer.pieces():
         held += piece
         if len(held) > limit_bytes:
             del held[limit_bytes:]
