@@ -34,7 +34,7 @@ from adaexplore_generator.providers.faults import (
 )
 from adaexplore_generator.providers.hedging import Attempt, first_to_speak
 from adaexplore_generator.providers.key import ApiKey
-from adaexplore_generator.providers.limits import Limiter, Slot, WaitTooLongError, said_wait_s
+from adaexplore_generator.providers.limits import Limiter, PromptCount, Slot, WaitTooLongError, said_wait_s
 from adaexplore_generator.providers.settings import EndpointSettings, host_of, is_loopback
 from adaexplore_generator.providers.wire import (
     BrokenOffError,
@@ -89,6 +89,7 @@ class HttpEndpoint:
         self._key = ApiKey(settings.api_key, settings.api_key_file)
         self._connections = Connections(api.base_url, settings)
         self._limiter = Limiter(settings.limits, clock, sleep)
+        self._counted = PromptCount()
 
     @property
     def name(self) -> str:
@@ -150,7 +151,7 @@ class HttpEndpoint:
 
     async def _answer(self, prompt: Prompt, sampling: Sampling, received: Callable[[int], None], attempts: list[Attempt]) -> Reply:
         model = sampling.model or self.default_model or (await self._first_model())
-        fields = self._fields.get(model, self._api.first_fields())
+        fields = self._fields.get(model) or self._api.first_fields()
         while True:
 
             async def ask(attempt: Attempt, fields: Fields = fields) -> Reply:
@@ -170,7 +171,8 @@ class HttpEndpoint:
             return reply
 
     async def _within_limits(self, model: str, body: dict[str, Any], prompt: Prompt, sampling: Sampling, attempt: Attempt) -> Reply:
-        need = estimated_tokens(prompt) + sampling.max_output_tokens
+        read = estimated_tokens(prompt)
+        need = self._counted.expected(read) + sampling.max_output_tokens
         try:
             async with self._limiter.slot(need, self._settings.longest_wait_s) as slot:
                 try:
@@ -182,6 +184,8 @@ class HttpEndpoint:
                         self._limiter.slow_down(slot, fault.wait_s)
                     raise
                 slot.used(reply.usage.tokens)
+                if not reply.usage.estimated:
+                    self._counted.learn(read, reply.usage.input_tokens)
                 self._limiter.went_well()
                 return reply
         except WaitTooLongError as long:
