@@ -223,6 +223,26 @@ async def test_a_limit_stops_a_request_before_the_call_that_might_break_it(store
             await paid.ask("judging", prompt)
 
 
+async def test_a_first_call_is_noted_in_the_transaction_that_claims_its_request_and_later_ones_in_their_own(engine):
+    class Watched(ReplyStore):
+        begun = 0
+
+        async def begin(self, request_id, attempt, worst):
+            self.begun += 1
+            await super().begin(request_id, attempt, worst)
+
+    async def noted():
+        assert (await store.paid("a")).strayed.unconfirmed_calls == 1
+
+    store = Watched(engine, now)
+    async with session(store, Endpoint(noted)) as paid:
+        await paid.ask("judging", prompt)
+        assert store.begun == 0
+        await paid.ask("judging", prompt)
+        assert store.begun == 1
+    await store.close()
+
+
 async def test_a_limit_cannot_be_kept_without_a_price(store):
     async with session(store, Endpoint(nothing), limit=10**9, prices=Prices([])) as paid:
         with pytest.raises(FailedPreconditionError, match="PRICES_FILE") as caught:

@@ -56,6 +56,7 @@ _MAX_MODEL_PAGES = 20
 _BACKOFF_BASE_S, _BACKOFF_CAP_S = 0.5, 20.0
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 _SLOW_DOWN = "PROVIDER_BUSY"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _SENDS_JSON = {"content-type": "application/json"}
 
 
@@ -85,6 +86,7 @@ class HttpEndpoint:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._api, self._settings, self._rng, self._now = api, settings, rng, now
+        self._url, self._host = api.chat_url, host_of(api.base_url)
         self._fields: dict[str, Fields] = {}
         self._key = ApiKey(settings.api_key, settings.api_key_file)
         self._connections = Connections(api.base_url, settings)
@@ -99,7 +101,7 @@ class HttpEndpoint:
     @property
     def host(self) -> str:
         """Host of the base URL."""
-        return host_of(self._api.base_url)
+        return self._host
 
     @property
     def default_model(self) -> str:
@@ -121,8 +123,8 @@ class HttpEndpoint:
                 return await self._retrying(lambda: self._answer(prompt, wished, received, attempts))
         except TimeoutError as error:
             if not any(attempt.sent for attempt in attempts):
-                raise kept_waiting(self._api.chat_url, self._settings.total_timeout_s) from error
-            raise broke_off(self._api.chat_url, f"it was not done after {self._settings.total_timeout_s:g} s", generating=True) from error
+                raise kept_waiting(self._url, self._settings.total_timeout_s) from error
+            raise broke_off(self._url, f"it was not done after {self._settings.total_timeout_s:g} s", generating=True) from error
 
     async def list_models(self) -> tuple[ModelInfo, ...]:
         """List what the endpoint offers, the default model first."""
@@ -172,7 +174,8 @@ class HttpEndpoint:
 
     async def _within_limits(self, model: str, body: dict[str, Any], prompt: Prompt, sampling: Sampling, attempt: Attempt) -> Reply:
         read = estimated_tokens(prompt)
-        need = self._counted.expected(read) + sampling.max_output_tokens
+        # Without a limit nobody asks for more than a guess.
+        need = (self._counted.expected(read) if self._settings.limits.tokens_per_minute else read) + sampling.max_output_tokens
         try:
             async with self._limiter.slot(need, self._settings.longest_wait_s) as slot:
                 try:
@@ -189,11 +192,11 @@ class HttpEndpoint:
                 self._limiter.went_well()
                 return reply
         except WaitTooLongError as long:
-            raise SafeToRetryError(busy(self._api.chat_url, long.wait_s), long.wait_s) from long
+            raise SafeToRetryError(busy(self._url, long.wait_s), long.wait_s) from long
 
     async def _stream(self, model: str, body: dict[str, Any], prompt: Prompt, attempt: Attempt, slot: Slot) -> Reply:
-        url, headers = self._api.chat_url, self._api.headers(self._key.now) | _SENDS_JSON
-        data = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        url, headers = self._url, self._api.headers(self._key.now) | _SENDS_JSON
+        data = _ENCODER.encode(body).encode()
         with self._typed(url, generating=True):
             reader = self._api.reader()
             async with self._connections.connection() as connection:

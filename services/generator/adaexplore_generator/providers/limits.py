@@ -216,8 +216,8 @@ def _kind_wait_s(headers: Mapping[str, str], kind: str, need: int, now: datetime
         (f"x-ratelimit-limit-{kind}", f"x-ratelimit-remaining-{kind}", f"x-ratelimit-reset-{kind}"),
         (f"anthropic-ratelimit-{kind}-limit", f"anthropic-ratelimit-{kind}-remaining", f"anthropic-ratelimit-{kind}-reset"),
     ):
-        left, reset_s = headers.get(remaining, ""), _seconds(headers.get(reset, ""), now)
-        if left.isdecimal() and reset_s is not None and int(left) < need:
+        left = headers.get(remaining, "")
+        if left.isdecimal() and int(left) < need and (reset_s := _seconds(headers.get(reset, ""), now)) is not None:
             full = headers.get(limit, "")
             # The reset is when the whole limit is back, and it comes back evenly.
             share = (need - int(left)) / (int(full) - int(left)) if full.isdecimal() and int(full) > int(left) else 1.0
