@@ -3,8 +3,10 @@
     python -m benchmarks.generator_load [--calls 640] [--rounds 5] [--at-once 64] [--limits-s 70]
 
 The model (`load_server`, 300 ms), the generator and the caller are processes of their own. Overhead is a call's time less what the model
-says it took itself: of the endpoint alone, and of the whole service (gRPC, store of paid replies). Medians and spread over rounds. Fails
-if the endpoint's median overhead is above 5 ms, a long reply is held twice, or a minute has more than 2 % above a limit.
+says it took itself: of the endpoint alone, and of the whole service (gRPC, store of paid replies). Medians and spread over rounds, with the
+processor time that each process took, which says more than overhead where a host is busy, and with the time of one flush of the disk, of
+which a call waits for two. Fails if the endpoint's median overhead is above 5 ms, a long reply is held twice, or a minute has more than 2 %
+above a limit.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
 import statistics
@@ -20,12 +23,14 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
+import uvloop
 from adaexplore_generator.domain import Message, Prompt, Sampling
 from adaexplore_generator.providers.endpoint import HttpEndpoint
 from adaexplore_generator.providers.limits import Limits
@@ -45,15 +50,23 @@ _TOOK = re.compile(r"# took ([\d.]+)")
 Call = Callable[[int], Awaitable[str]]
 
 
+@dataclass(frozen=True)
+class Subject:
+    """A call, and the processes that take part in it by name."""
+
+    call: Call
+    pids: Mapping[str, int]
+
+
 @contextmanager
-def load_server(*flags: str) -> Iterator[str]:
-    """Run the model as a process and yield its base URL."""
+def load_server(*flags: str) -> Iterator[tuple[str, int]]:
+    """Run the model as a process and yield its base URL and its id."""
     command = [sys.executable, "-m", "benchmarks.load_server", *flags]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin
     assert process.stdout
     try:
-        yield json.loads(process.stdout.readline())["url"]
+        yield json.loads(process.stdout.readline())["url"], process.pid
     finally:
         process.stdin.close()
         process.wait(30)
@@ -77,7 +90,7 @@ async def endpoint_at(url: str, **settings: object) -> AsyncIterator[Call]:
 
 
 @asynccontextmanager
-async def service_at(url: str) -> AsyncIterator[Call]:
+async def service_at(url: str) -> AsyncIterator[Subject]:
     """Yield a call of the whole service, which runs as a process."""
     with tempfile.TemporaryDirectory() as state, GeneratorProcess(Path(state), url) as process:
         async with AsyncGeneratorClient(process.address) as client:
@@ -91,7 +104,26 @@ async def service_at(url: str) -> AsyncIterator[Call]:
                 )
                 return [item async for item in client.generate_kernel(request, 60)][-1].candidate.kernel.source
 
-            yield call
+            print(f"one flush of the disk under {state}: {flush_ms(Path(state)):.2f} ms")
+            yield Subject(call, {"generator": process.pid})
+
+
+def flush_ms(folder: Path) -> float:
+    """Return the median time that a small write to a file takes until it is on the disk, in ms."""
+    found = []
+    with (folder / "flush").open("wb", buffering=0) as file:
+        for _ in range(50):
+            start = time.perf_counter()
+            file.write(bytes(4096))
+            os.fdatasync(file.fileno())
+            found.append((time.perf_counter() - start) * 1000)
+    return statistics.median(found)
+
+
+def processor_ms(pid: int) -> float:
+    """Return the processor time that a process has taken so far, in ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
 
 async def overheads_ms(call: Call, calls: int, at_once: int, latency_s: float) -> list[float]:
@@ -111,15 +143,23 @@ async def overheads_ms(call: Call, calls: int, at_once: int, latency_s: float) -
     return found
 
 
-async def show_overhead(title: str, call: Call, options: argparse.Namespace) -> float:
+async def show_overhead(title: str, subject: Subject, options: argparse.Namespace) -> float:
     """Print the overhead over some rounds and return the median of their medians, in ms."""
-    await overheads_ms(call, options.at_once, options.at_once, 0.3)  # connections, imports
-    rounds = [sorted(await overheads_ms(call, options.calls, options.at_once, 0.3)) for _ in range(options.rounds)]
-    halves, tails = ([values[int(len(values) * share)] for values in rounds] for share in (0.5, 0.99))
-    print(f"{title}: {options.rounds} rounds of {options.calls} calls, {options.at_once} at once; overhead in ms, median (least to most):")
-    for name, values in (("p50", halves), ("p99", tails)):
-        print(f"  {name} {statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})")
-    return statistics.median(halves)
+    await overheads_ms(subject.call, options.at_once, options.at_once, 0.3)  # connections, imports
+    rounds: list[dict[str, float]] = []
+    for _ in range(options.rounds):
+        before, start = {name: processor_ms(pid) for name, pid in subject.pids.items()}, time.perf_counter()
+        found = sorted(await overheads_ms(subject.call, options.calls, options.at_once, 0.3))
+        rate = options.calls / (time.perf_counter() - start)
+        took = {name: (processor_ms(pid) - before[name]) / options.calls for name, pid in subject.pids.items()}
+        overhead = {f"overhead p{share}, ms": found[len(found) * share // 100] for share in (50, 99)}
+        processor = {f"processor of the {name}, ms a call": value for name, value in took.items()}
+        rounds.append({**overhead, **processor, "calls a second": rate, "load average": os.getloadavg()[0]})
+    print(f"{title}: {options.rounds} rounds of {options.calls} calls, {options.at_once} at once; medians (least to most):")
+    for name in rounds[0]:
+        values = [item[name] for item in rounds]
+        print(f"  {name}: {statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
+    return statistics.median(item["overhead p50, ms"] for item in rounds)
 
 
 async def long_reply_peak(url: str) -> float:
@@ -171,11 +211,12 @@ def show_limit(title: str, weights: list[tuple[float, int]], limit: int) -> floa
 async def run(options: argparse.Namespace) -> bool:
     """Measure all and return whether it is as it must be."""
     good = True
-    with load_server() as url:
+    with load_server() as (url, model):
+        others = {"model": model, "caller": os.getpid()}
         async with endpoint_at(url) as call:
-            good &= await show_overhead("endpoint alone", call, options) <= MOST_OVERHEAD_MS
-        async with service_at(url) as call:
-            await show_overhead("whole service", call, options)
+            good &= await show_overhead("endpoint alone", Subject(call, {**others}), options) <= MOST_OVERHEAD_MS
+        async with service_at(url) as service:
+            await show_overhead("whole service", replace(service, pids={**service.pids, **others}), options)
         peak = await long_reply_peak(url)
         print(f"a reply of {LONG_CHARS / 1e6:g} MB: at most {peak:.2f} times its size held while it came")
         good &= peak < 2
@@ -184,7 +225,7 @@ async def run(options: argparse.Namespace) -> bool:
         ("tokens", Limits(tokens_per_minute=TOKENS_PER_MINUTE), TOKENS_PER_MINUTE),
     ):
         if options.limits_s:
-            with load_server("--latency-s", "0.1") as url:
+            with load_server("--latency-s", "0.1") as (url, _):
                 came = await arrivals_within(url, limits, options.limits_s, options.at_once)
             weights = [(at, 1 if title == "requests" else tokens) for at, tokens in came]
             good &= show_limit(title, weights, limit) <= 1 + MOST_OVERSHOOT
@@ -198,7 +239,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--at-once", type=int, default=64)
     parser.add_argument("--limits-s", type=float, default=70.0, help="seconds for each rate limit; 0 to leave them out")
-    sys.exit(0 if asyncio.run(run(parser.parse_args())) else 1)
+    sys.exit(0 if uvloop.run(run(parser.parse_args())) else 1)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,11 @@ class GeneratorProcess:
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
         self._lock = threading.Lock()
 
+    @property
+    def pid(self) -> int:
+        """Id of the process that runs now."""
+        return self._process.pid
+
     def __enter__(self) -> Self:
         self._start()
         return self

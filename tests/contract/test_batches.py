@@ -23,8 +23,8 @@ async def batches(place_for):
 
 
 def write(name, then=None):
-    def work(connection):
-        connection.execute(insert(requests).values(request_id=name, digest="d", create_time="t"))
+    def work(transaction):
+        transaction.execute(insert(requests).values(request_id=name, digest="d", create_time="t"))
         if then:
             raise then
         return name
@@ -32,8 +32,8 @@ def write(name, then=None):
     return work
 
 
-def count(connection):
-    return connection.execute(select(func.count()).select_from(requests)).scalar_one()
+def count(transaction):
+    return transaction.execute(select(func.count()).select_from(requests)).rows[0][0]
 
 
 async def test_many_at_once_are_all_written_and_each_gets_its_own_answer(batches):

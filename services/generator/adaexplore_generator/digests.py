@@ -20,8 +20,7 @@ def request_digest(request: Any) -> str:
 
 def sha256_of(value: Any) -> str:
     """Return the SHA-256 over a value's canonical JSON, lower-case hex."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_plain)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_CANONICAL.encode(value).encode()).hexdigest()
 
 
 def _fields(value: Any) -> dict[str, object]:
@@ -41,3 +40,6 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} has no canonical form")
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_plain)

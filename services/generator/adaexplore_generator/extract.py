@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from adaexplore_generator.domain import FinishReason, Outcome, Reply
 
@@ -121,15 +122,7 @@ def one_line(text: str, limit: int = 300) -> str:
 
 def python_problem(source: str) -> str:
     """Return why a source is not Python, with its line; empty if it is."""
-    if len(source.encode()) > _MAX_SOURCE_BYTES:
-        return "the code is longer than 1 MiB"
-    try:
-        _parse(source)
-    except SyntaxError as error:
-        return f"line {error.lineno or 0}: {error.msg}"
-    except (ValueError, RecursionError, MemoryError) as error:
-        return str(error) or "the code is nested too deeply"
-    return ""
+    return _facts(source)[0]
 
 
 def parsed_python(source: str) -> ast.Module | None:
@@ -144,10 +137,22 @@ def python_blocks(text: str) -> list[CodeBlock]:
 
 def defined_names(source: str) -> frozenset[str]:
     """Return the names of the functions and classes that a file defines at its top level; empty if it is not Python."""
-    if python_problem(source):
-        return frozenset()
+    return _facts(source)[1]
+
+
+@lru_cache(maxsize=16)
+def _facts(source: str) -> tuple[str, frozenset[str]]:
+    """Return why a source is not Python and what it defines; one reply asks for the same several times, and to parse it takes long."""
+    if len(source.encode()) > _MAX_SOURCE_BYTES:
+        return "the code is longer than 1 MiB", frozenset()
+    try:
+        tree = _parse(source)
+    except SyntaxError as error:
+        return f"line {error.lineno or 0}: {error.msg}", frozenset()
+    except (ValueError, RecursionError, MemoryError) as error:
+        return str(error) or "the code is nested too deeply", frozenset()
     kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return frozenset(node.name for node in _parse(source).body if isinstance(node, kinds))
+    return "", frozenset(node.name for node in tree.body if isinstance(node, kinds))
 
 
 def _parse(source: str) -> ast.Module:

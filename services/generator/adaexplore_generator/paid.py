@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
-import stamina
 import structlog
 
 from adaexplore.runtime.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, ServiceError, UnavailableError
@@ -19,6 +18,7 @@ from adaexplore_generator.errors import PromptTooLongError
 from adaexplore_generator.pricing import Price, Prices, PriceTable, above_limit, most_tokens, price_unknown
 from adaexplore_generator.prompting import Budgets
 from adaexplore_generator.providers import ChatEndpoint, ProgressSink
+from adaexplore_generator.repeating import repeating
 from adaexplore_generator.replies import Paid, ReplyStore
 
 # Shares of the full budgets to try when a prompt does not fit into the model's context.
@@ -83,19 +83,27 @@ class Tariff:
         cost = self.price.cost(reply.usage) + doubtful
         return replace(reply, usage=replace(reply.usage, cost_micro_usd=cost, unconfirmed_cost_micro_usd=doubtful))
 
-    def check(self, limit_micro_usd: int | None, spent: Usage, worst: Usage) -> None:
-        """Refuse a call that may end above the limit of its request.
+    def refusal(self, limit_micro_usd: int | None, spent: Usage, worst: Usage) -> FailedPreconditionError | None:
+        """Return why a call that may end above the limit of its request is not made; None if it may be.
 
-        Raises:
-            FailedPreconditionError: There is a limit and no price (PRICE_UNKNOWN), or too little is left of it (COST_ABOVE_LIMIT).
-
+        There is a limit and no price (PRICE_UNKNOWN), or too little is left of it (COST_ABOVE_LIMIT).
         """
         if limit_micro_usd is None:
-            return
+            return None
         if worst.cost_micro_usd is None or spent.cost_micro_usd is None:
-            raise price_unknown(self.provider, self.model)
+            return price_unknown(self.provider, self.model)
         if spent.cost_micro_usd + worst.cost_micro_usd > limit_micro_usd:
-            raise above_limit(worst.cost_micro_usd, limit_micro_usd - spent.cost_micro_usd)
+            return above_limit(worst.cost_micro_usd, limit_micro_usd - spent.cost_micro_usd)
+        return None
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A call that may be made: its prompt at full budgets, the most that it can use, and its name in the store."""
+
+    prompt: Prompt
+    worst: Usage
+    attempt: str
 
 
 class PaidSession:
@@ -104,7 +112,6 @@ class PaidSession:
     Args:
         request: The request.
         digest: SHA-256 of it.
-        paid: What the store holds for it.
         endpoint: Where further calls go.
         store: Where their replies go.
         tariff: What they cost.
@@ -117,7 +124,6 @@ class PaidSession:
         self,
         request: ModelRequest,
         digest: str,
-        paid: Paid,
         endpoint: ChatEndpoint,
         store: ReplyStore,
         tariff: Tariff,
@@ -126,9 +132,10 @@ class PaidSession:
         log_prompts: bool = False,
     ) -> None:
         self._log_prompts = log_prompts
-        self._request, self._digest, self._paid, self._tariff = request, digest, paid, tariff
+        self._request, self._digest, self._tariff = request, digest, tariff
         self._endpoint, self._store, self._report = endpoint, store, report
-        self._strayed = paid.strayed
+        self._paid: Paid | None = None
+        self._strayed, self._noted = Usage(), ""
         self._replies: list[Reply] = []
         self._chars = 0
 
@@ -159,30 +166,43 @@ class PaidSession:
             AbortedError: The call may have been paid for, and there is no reply.
             CostLimitError: The call was not made, since it may end above the request's limit; earlier ones were paid for.
             FailedPreconditionError: As that, and nothing was paid for yet (COST_ABOVE_LIMIT); or no price is known (PRICE_UNKNOWN).
-            InvalidArgumentError: Another request was paid for under this id meanwhile (REQUEST_INVALID); this reply is lost.
+            InvalidArgumentError: Another request was paid for under this id (REQUEST_INVALID); if it was meanwhile, this reply is lost.
             ServiceError: The endpoint or the store cannot be used, and nothing was paid; the reason says why.
 
         """
-        call = len(self._replies)
+        call, planned = len(self._replies), None
         self._report(Progress(stage, self._chars))
-        reply = self._paid.replies[call] if call < len(self._paid.replies) else await self._buy(call, stage, render)
+        if self._paid is None:
+            planned = self._plan(render)
+            self._paid = await self._open(planned)
+        kept = self._paid.replies
+        reply = kept[call] if call < len(kept) else await self._buy(call, stage, render, planned or self._plan(render))
         self._replies.append(reply)
         return reply
 
-    async def _buy(self, call: int, stage: str, render: Callable[[Budgets], Prompt]) -> Reply:
+    def _plan(self, render: Callable[[Budgets], Prompt]) -> _Planned:
         full = render(Budgets())
-        worst = self._tariff.worst(full, self._request.sampling)
-        try:
-            self._tariff.check(self._request.max_cost_micro_usd, self.usage, worst)
-        except FailedPreconditionError as refusal:
-            if self._replies:
-                raise CostLimitError(refusal) from refusal
-            raise
-        attempt = uuid.uuid4().hex
-        await self._store.begin(self._request.request_id, attempt, worst)
-        bought = self._tariff.priced(await self._pay(call, attempt, stage, render, full), worst)
+        return _Planned(full, self._tariff.worst(full, self._request.sampling), uuid.uuid4().hex)
+
+    async def _open(self, first: _Planned) -> Paid:
+        """Return what was paid for the request; if nothing was, its first call is noted in the same transaction if it may be made."""
+        worst = None if self._refusal(first) else first.worst
+        paid = await self._store.claim(self._request.request_id, self._digest, first.attempt, worst)
+        self._strayed = paid.strayed
+        self._noted = first.attempt if worst and paid.nothing else ""
+        return paid
+
+    def _refusal(self, planned: _Planned) -> FailedPreconditionError | None:
+        return self._tariff.refusal(self._request.max_cost_micro_usd, self.usage, planned.worst)
+
+    async def _buy(self, call: int, stage: str, render: Callable[[Budgets], Prompt], planned: _Planned) -> Reply:
+        if refusal := self._refusal(planned):
+            raise CostLimitError(refusal) if self._replies else refusal
+        if self._noted != planned.attempt:
+            await self._store.begin(self._request.request_id, planned.attempt, planned.worst)
+        bought = self._tariff.priced(await self._pay(call, stage, render, planned), planned.worst)
         # The reply is paid for: a cancelled call must not lose it between the wire and the disk.
-        reply = await asyncio.shield(self._keep(call, bought, attempt))
+        reply = await asyncio.shield(self._keep(call, bought, planned.attempt))
         if reply != bought:
             self._strayed += bought.usage
             structlog.get_logger().warning("reply_paid_twice", call=call, model=bought.model, cost_micro_usd=bought.usage.cost_micro_usd)
@@ -190,35 +210,36 @@ class PaidSession:
         return reply
 
     def _log(self, call: int, reply: Reply, render: Callable[[Budgets], Prompt]) -> None:
-        log = structlog.get_logger().bind(call=call, prompt_digest=reply.prompt_digest)
-        log.info("paid_reply", model=reply.model, finish=reply.finish.value, usage_estimated=reply.usage.estimated)
+        log, named = structlog.get_logger(), {"call": call, "prompt_digest": reply.prompt_digest}
+        log.info("paid_reply", model=reply.model, finish=reply.finish.value, usage_estimated=reply.usage.estimated, **named)
         if self._log_prompts:
             messages = [[message.role, message.content] for message in render(Budgets()).messages]
-            log.info("prompt_and_reply", prompt=messages, reply=reply.text)
+            log.info("prompt_and_reply", prompt=messages, reply=reply.text, **named)
 
     async def _keep(self, call: int, reply: Reply, attempt: str) -> Reply:
-        kept = reply
         try:
             # Money is at stake, and to keep a reply twice changes nothing: a database that fails over is worth some waiting.
-            async for trial in stamina.retry_context(on=UnavailableError, attempts=None, timeout=_KEEP_PATIENCE_S):
-                with trial:
-                    kept = await self._store.keep(self._request.request_id, self._digest, call, reply, attempt)
+            return await repeating(
+                lambda: self._store.keep(self._request.request_id, self._digest, call, reply, attempt),
+                on=UnavailableError,
+                attempts=None,
+                timeout_s=_KEEP_PATIENCE_S,
+            )
         except InvalidArgumentError:
             structlog.get_logger().warning("paid_reply_lost", call=call, model=reply.model, cost_micro_usd=reply.usage.cost_micro_usd)
             raise
         except UnavailableError as error:
             # Callers repeat UNAVAILABLE by themselves, and this call was paid for.
             raise AbortedError(f"a reply was paid for and is lost: {error.message}", reason=error.reason) from error
-        return kept
 
-    async def _pay(self, call: int, attempt: str, stage: str, render: Callable[[Budgets], Prompt], full: Prompt) -> Reply:
+    async def _pay(self, call: int, stage: str, render: Callable[[Budgets], Prompt], planned: _Planned) -> Reply:
         try:
-            return await self._within_context(call, stage, render, full)
+            return await self._within_context(call, stage, render, planned.prompt)
         except AbortedError:
             raise  # something may have been generated, so the attempt stays at its worst case, as it does if the caller leaves
         except ServiceError:
             with suppress(UnavailableError):  # then it stays, which claims too much and not too little
-                await self._store.forget(attempt)
+                await self._store.forget(planned.attempt)
             raise
 
     async def _within_context(self, call: int, stage: str, render: Callable[[Budgets], Prompt], full: Prompt) -> Reply:
@@ -273,16 +294,9 @@ class PaidCalls:
 
     @asynccontextmanager
     async def session(self, request: ModelRequest, report: ProgressSink) -> AsyncIterator[PaidSession]:
-        """Open the session of a request; a second one with the same id waits for the first, then finds its replies.
-
-        Raises:
-            InvalidArgumentError: The id was paid for with another request (REQUEST_INVALID).
-            UnavailableError: The store cannot be used (STORE_UNAVAILABLE); nothing was paid.
-
-        """
+        """Open the session of a request; a second one with the same id waits for the first, then finds its replies."""
         lock = self._locks.setdefault(request.request_id, asyncio.Lock())
         async with lock:
             digest = sha256_of([request_digest(request), self._manner]) if self._manner else request_digest(request)
-            paid = await self._store.claim(request.request_id, digest)
             tariff = self.tariff(request.sampling.model)
-            yield PaidSession(request, digest, paid, self._endpoint, self._store, tariff, report, log_prompts=self._log_prompts)
+            yield PaidSession(request, digest, self._endpoint, self._store, tariff, report, log_prompts=self._log_prompts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
@@ -104,12 +105,16 @@ class Prices:
 
     def __init__(self, tables: Sequence[PriceTable]) -> None:
         self._tables = tuple(tables)
+        self._found = lru_cache(maxsize=256)(self._sought)
 
     def find(self, provider: str, host: str, model: str) -> tuple[Price, PriceTable] | None:
         """Return the price of a model at an endpoint and the table it is from; None if it is unknown.
 
         A snapshot, for example `gpt-5-mini-2025-08-07`, costs what its model costs unless it has a price of its own.
         """
+        return self._found(provider, host, model)
+
+    def _sought(self, provider: str, host: str, model: str) -> tuple[Price, PriceTable] | None:
         for table in self._tables:
             for name in (model, _SNAPSHOT.sub("", model), "*"):
                 for price in table.models:

@@ -14,6 +14,7 @@ from adaexplore_generator import convert
 from adaexplore_generator.domain import Progress
 from adaexplore_generator.service import Generator
 
+_TOLD_WITHIN_S = 0.1
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -41,7 +42,7 @@ class GeneratorServicer(generator_pb2_grpc.GeneratorServiceServicer):
         try:
             while not work.done():
                 state = await latest.take()
-                if state is not None:
+                if state is not None and not work.done():
                     yield pb.GenerateKernelResponse(progress=convert.progress(state))
             yield pb.GenerateKernelResponse(candidate=convert.candidate(await work))
         finally:
@@ -82,17 +83,30 @@ class GeneratorServicer(generator_pb2_grpc.GeneratorServiceServicer):
 
 
 class _Latest:
-    """Holds the newest progress only, so that a slow reader never piles messages up."""
+    """Holds the newest progress only, so that a slow reader never piles messages up.
+
+    A new stage is told at once, and what was received meanwhile within a tenth of a second: models send pieces of a few characters, and to
+    tell somebody of one takes as long as to read it.
+    """
 
     def __init__(self) -> None:
         self._state: Progress | None = None
+        self._stage = ""
         self._changed = asyncio.Event()
+        self._due: asyncio.TimerHandle | None = None
 
     def put(self, state: Progress) -> None:
         self._state = state
-        self._changed.set()
+        if state.stage != self._stage:
+            self._stage = state.stage
+            self.wake()
+        elif self._due is None:
+            self._due = asyncio.get_running_loop().call_later(_TOLD_WITHIN_S, self.wake)
 
     def wake(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
         self._changed.set()
 
     async def take(self) -> Progress | None:

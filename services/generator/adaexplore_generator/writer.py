@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Literal
 
 from adaexplore.runtime.sources import kernel_digest
@@ -209,7 +209,7 @@ class ModelWriter:
             outcome=found.outcome,
             provider=self.name,
             source=found.source,
-            digest=kernel_digest(found.source) if found.source else "",
+            digest=_digest_of(found.source) if found.source else "",
             summary=found.prose,
             usage=session.usage,
             model=session.model,
@@ -218,11 +218,17 @@ class ModelWriter:
         )
 
 
+@lru_cache(maxsize=16)
+def _digest_of(source: str) -> str:
+    """Return the digest of a kernel, which one generation asks for three times, each time as long as it takes to parse it."""
+    return kernel_digest(source)
+
+
 def repetition(request: GenerateRequest, found: Extraction) -> Repetition | None:
     """Return what a kernel repeats, comments and layout apart; None if it is new, or no kernel."""
     if found.outcome is not Outcome.KERNEL:
         return None
-    identity = kernel_digest(found.source)
+    identity = _digest_of(found.source)
     window, pool = ([item.digest or kernel_digest(item.source) for item in shown] for shown in (request.context, request.pool))
     if window and identity == window[-1]:
         return Repetition("the newest version again, so it changes nothing")

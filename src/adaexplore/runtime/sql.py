@@ -80,16 +80,21 @@ def make_durable(engine: Engine, busy_timeout_ms: int) -> None:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # transactions begin where we say so, see below
-        cursor = connection.cursor()
-        for setting in ("synchronous=FULL", "foreign_keys=ON", f"busy_timeout={busy_timeout_ms}"):
-            cursor.execute(f"PRAGMA {setting}")
-        cursor.close()
+        settle(connection, busy_timeout_ms)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Any) -> None:
         # A deferred transaction that reads and then writes fails at once when another writer came between; an immediate one waits.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def settle(connection: Any, busy_timeout_ms: int) -> None:
+    """Let a connection of a SQLite driver lose nothing that it has committed, and begin transactions only where it is told to."""
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for setting in ("synchronous=FULL", "foreign_keys=ON", f"busy_timeout={busy_timeout_ms}"):
+        cursor.execute(f"PRAGMA {setting}")
+    cursor.close()
 
 
 class _SettledConnection(aiosqlite.Connection):
@@ -250,7 +255,7 @@ def place_of(engine: AsyncEngine) -> str:
     return str(url.database) if engine.dialect.name == "sqlite" else f"{url.database} at {url.host}"
 
 
-def typed(error: exc.DBAPIError | exc.TimeoutError | OSError, engine: AsyncEngine) -> ServiceError:
+def typed(error: exc.DBAPIError | exc.TimeoutError | sqlite3.Error | OSError, engine: AsyncEngine) -> ServiceError:
     """Return what an error of a database means for who called: UNAVAILABLE with what to do about it, or a value that cannot be held."""
     if engine.dialect.name == "sqlite":
         return _sqlite_unavailable(error, place_of(engine))

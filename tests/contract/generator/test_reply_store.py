@@ -119,6 +119,32 @@ async def test_a_call_that_brought_no_reply_stays_at_its_worst_case(place, store
     assert (await store.paid("a")).usage == USED + WORST
 
 
+async def test_the_first_call_is_noted_together_with_the_claim(place, store):
+    assert await store.claim("a", "digest", "first", WORST) == Paid()
+    assert await store.paid("a") == Paid((), WORST)
+    reply = Reply("r", FinishReason.STOP, "model", USED)
+    assert await store.keep("a", "digest", 0, reply, "first") == reply
+    again = ReplyStore(place.engine(), now)
+    assert await again.claim("a", "digest", "second", WORST) == Paid((reply,))
+    assert await again.paid("a") == Paid((reply,))
+    await again.close()
+
+
+async def test_a_claim_notes_no_call_where_one_was_begun_before(store):
+    await store.claim("a", "digest", "first", WORST)
+    assert await store.claim("a", "digest", "second", WORST) == Paid((), WORST)
+    assert await store.paid("a") == Paid((), WORST)
+
+
+async def test_of_replicas_that_claim_one_id_at_once_one_alone_has_noted_its_call(store, replica):
+    for number in range(10):
+        request_id = f"r{number}"
+        claims = (each.claim(request_id, "digest", f"{request_id} {name}", WORST) for name, each in (("one", store), ("two", replica)))
+        found = await asyncio.gather(*claims)
+        assert sorted(paid.nothing for paid in found) == [False, True]
+        assert await store.paid(request_id) == Paid((), WORST)
+
+
 async def test_a_call_for_which_nothing_was_generated_leaves_no_trace(store):
     await store.claim("a", "digest")
     await store.begin("a", "refused", WORST)

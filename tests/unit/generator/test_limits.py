@@ -6,7 +6,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from adaexplore_generator.providers.limits import Limiter, Limits, WaitTooLongError, said_wait_s
+from adaexplore_generator.providers.limits import Limiter, Limits, PromptCount, WaitTooLongError, said_wait_s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -193,3 +193,51 @@ def test_many_bursts_never_overshoot():
     began, _ = asyncio.run(run(Limits(64, 100, 2500), calls))
     assert busiest_minute(began, lambda _: 1) <= 100
     assert busiest_minute(began, lambda item: item[1]) <= 2500
+
+
+def test_of_a_provider_that_says_nothing_yet_our_own_estimate_is_expected():
+    assert PromptCount().expected(40) == 40
+
+
+@pytest.mark.parametrize(("estimated", "expected"), [(10, 60), (1000, 1050), (5, 30)])
+def test_a_prompt_is_expected_to_take_what_the_provider_counted_of_late(estimated, expected):
+    counts = PromptCount()
+    counts.learn(10, 60)
+    assert counts.expected(estimated) == expected
+
+
+def test_a_provider_that_counts_less_is_not_trusted_to_go_on_so():
+    counts = PromptCount()
+    counts.learn(100, 70)
+    assert counts.expected(100) == 100
+
+
+def test_what_a_provider_counted_long_ago_is_forgotten():
+    counts = PromptCount()
+    counts.learn(10, 1000)
+    for _ in range(64):
+        counts.learn(10, 20)
+    assert counts.expected(10) == 20
+
+
+def test_a_provider_that_counts_more_than_we_estimate_has_no_more_above_its_limit_once_it_has_said_so():
+    """Calls under way when a minute is full are the ones that count as expected."""
+
+    async def calls(time, limiter, counts, counted):
+        async def call():
+            async with limiter.slot(counts.expected(100), 1e9) as slot:
+                counted.append((time.now, 150))
+                await time.sleep(0.3)
+                slot.used(150)
+                counts.learn(100, 150)
+
+        await call()
+        await asyncio.gather(*(call() for _ in range(300)))
+
+    async def measured():
+        time, counted = Time(), []
+        limiter = Limiter(Limits(64, tokens_per_minute=15_000), time.clock, time.sleep)
+        await time.pass_until(asyncio.ensure_future(calls(time, limiter, PromptCount(), counted)))
+        return counted
+
+    assert busiest_minute(asyncio.run(measured()), lambda item: item[1]) <= 15_000

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-from adaexplore_generator.providers.plain_http import PlainTransport
+from adaexplore_generator.providers.plain_http import PlainClient
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -34,8 +34,14 @@ async def answering(answer):
 
 @pytest.fixture
 async def client():
-    async with httpx.AsyncClient(transport=PlainTransport(60.0), timeout=httpx.Timeout(20.0), trust_env=False) as client:
-        yield client
+    client = PlainClient(60.0, 20.0, 20.0)
+    yield client
+    await client.close()
+
+
+async def body(client, url):
+    async with client.exchange("GET", url, {}) as answer:
+        return b"".join([piece async for piece in answer.pieces()])
 
 
 async def closes(writer):
@@ -64,20 +70,22 @@ async def never(_writer):
 async def test_what_breaks_after_a_request_was_sent_is_no_error_of_connecting(client, answer, error):
     async with answering(answer) as url:
         with pytest.raises(error):
-            await client.get(url)
+            await body(client, url)
 
 
 async def test_nobody_at_the_address_is_an_error_of_connecting(client):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(httpx.ConnectError):
-            await client.get(f"http://127.0.0.1:{unused.getsockname()[1]}/")
+            await body(client, f"http://127.0.0.1:{unused.getsockname()[1]}/")
 
 
-async def test_silence_is_a_timeout_of_reading(client):
+async def test_silence_is_a_timeout_of_reading():
+    impatient = PlainClient(60.0, 20.0, 0.05)
     async with answering(never) as url:
         with pytest.raises(httpx.ReadTimeout):
-            await client.get(url, timeout=httpx.Timeout(20.0, read=0.05))
+            await body(impatient, url)
+    await impatient.close()
 
 
 async def test_pieces_come_before_the_stream_has_ended(client):
@@ -88,12 +96,12 @@ async def test_pieces_come_before_the_stream_has_ended(client):
         await may_end.wait()
         writer.write(b"6\r\nsecond\r\n0\r\n\r\n")
 
-    async with answering(in_two) as url, client.stream("GET", url) as response:
-        pieces = response.aiter_bytes()
+    async with answering(in_two) as url, client.exchange("GET", url, {}) as answer:
+        pieces = answer.pieces()
         assert await anext(pieces) == b"first"
         may_end.set()
         assert [piece async for piece in pieces] == [b"second"]
-        assert not response.extensions["network_stream"].get_extra_info("is_readable")
+        assert client.reusable
 
 
 async def test_a_stream_that_is_left_is_closed_at_once(client):
@@ -110,6 +118,7 @@ async def test_a_stream_that_is_left_is_closed_at_once(client):
             gone.set()
 
     async with answering(endless) as url:
-        async with client.stream("GET", url) as response:
-            assert (await anext(response.aiter_bytes())).startswith(b"again")
+        async with client.exchange("GET", url, {}) as answer:
+            assert (await anext(answer.pieces())).startswith(b"again")
+        assert not client.reusable
         await asyncio.wait_for(gone.wait(), 20)

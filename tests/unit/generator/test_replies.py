@@ -12,6 +12,7 @@ from adaexplore_generator.domain import FinishReason, JudgeRequest, Message, Pro
 from adaexplore_generator.paid import CostLimitError, PaidCalls
 from adaexplore_generator.pricing import Price, Prices, PriceTable
 from adaexplore_generator.replies import Paid, ReplyStore
+from sqlalchemy import text
 
 from adaexplore.runtime.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, UnavailableError
 from adaexplore.runtime.sql import sqlite_engine
@@ -49,7 +50,7 @@ async def store(engine):
 
 
 async def fill(store):
-    await store._batches.run(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 1").close())
+    await store._batches.run(lambda transaction: transaction.execute(text("PRAGMA max_page_count = 1")) and None)
 
 
 class Endpoint:
@@ -222,6 +223,26 @@ async def test_a_limit_stops_a_request_before_the_call_that_might_break_it(store
             await paid.ask("judging", prompt)
 
 
+async def test_a_first_call_is_noted_in_the_transaction_that_claims_its_request_and_later_ones_in_their_own(engine):
+    class Watched(ReplyStore):
+        begun = 0
+
+        async def begin(self, request_id, attempt, worst):
+            self.begun += 1
+            await super().begin(request_id, attempt, worst)
+
+    async def noted():
+        assert (await store.paid("a")).strayed.unconfirmed_calls == 1
+
+    store = Watched(engine, now)
+    async with session(store, Endpoint(noted)) as paid:
+        await paid.ask("judging", prompt)
+        assert store.begun == 0
+        await paid.ask("judging", prompt)
+        assert store.begun == 1
+    await store.close()
+
+
 async def test_a_limit_cannot_be_kept_without_a_price(store):
     async with session(store, Endpoint(nothing), limit=10**9, prices=Prices([])) as paid:
         with pytest.raises(FailedPreconditionError, match="PRICES_FILE") as caught:
@@ -243,8 +264,8 @@ async def test_replies_that_were_paid_for_in_another_manner_are_not_taken_for_ou
     async with session(store, Endpoint(nothing)) as paid:
         await paid.ask("judging", prompt)
     with pytest.raises(InvalidArgumentError):
-        async with PaidCalls(Endpoint(nothing), store, PRICES, "other").session(REQUEST, lambda progress: None):
-            pass
+        async with PaidCalls(Endpoint(nothing), store, PRICES, "other").session(REQUEST, lambda progress: None) as paid:
+            await paid.ask("judging", prompt)
 
 
 @pytest.mark.parametrize("asked", [False, True])

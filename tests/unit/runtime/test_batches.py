@@ -2,9 +2,11 @@
 
 import asyncio
 import sqlite3
+import threading
 from contextlib import closing
 
 import pytest
+from sqlalchemy import text
 
 from adaexplore.runtime.batches import Batches
 from adaexplore.runtime.errors import UnavailableError
@@ -27,12 +29,12 @@ async def batches(engine):
     await batches.close()
 
 
-def add(connection):
-    connection.exec_driver_sql("INSERT INTO t VALUES (1)").close()
+def add(transaction):
+    transaction.execute(text("INSERT INTO t VALUES (1)"))
 
 
-def count(connection):
-    return connection.exec_driver_sql("SELECT count(*) FROM t").scalar_one()
+def count(transaction):
+    return transaction.execute(text("SELECT count(*) FROM t")).rows[0][0]
 
 
 async def test_what_was_begun_is_written_even_if_nobody_waits_for_it(batches):
@@ -44,15 +46,27 @@ async def test_what_was_begun_is_written_even_if_nobody_waits_for_it(batches):
     assert await batches.run(count) == 1
 
 
-async def test_functions_that_come_together_share_a_transaction(batches):
-    seen = []
+async def test_functions_that_come_together_share_a_transaction(batches, tmp_path):
+    begun, all_there, seen = threading.Event(), threading.Event(), []
 
-    def look(connection):
-        seen.append(id(connection))
+    def first(transaction):
+        add(transaction)
+        begun.set()
+        all_there.wait(60)
 
-    await asyncio.gather(*(batches.run(look) for _ in range(50)))
-    assert len(seen) == 50
-    assert len(set(seen)) < 50
+    def look(transaction):
+        add(transaction)
+        with closing(sqlite3.connect(tmp_path / "x.db")) as other:
+            seen.append(other.execute("SELECT count(*) FROM t").fetchone()[0])
+
+    waiting = [asyncio.create_task(batches.run(first))]
+    await asyncio.to_thread(begun.wait, 60)
+    waiting += [asyncio.create_task(batches.run(look)) for _ in range(50)]
+    await asyncio.sleep(0)
+    all_there.set()
+    await asyncio.gather(*waiting)
+    assert seen == [1] * 50  # others see what the first wrote alone, until all the rest is written
+    assert await batches.run(count) == 51
 
 
 async def test_a_locked_file_is_unavailable_to_all_and_works_again_afterwards(batches, tmp_path):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
 from urllib.request import getproxies
 
 import httpx
 
-from adaexplore_generator.providers.plain_http import PlainTransport
+from adaexplore_generator.providers.plain_http import PlainClient
 from adaexplore_generator.providers.settings import EndpointSettings, is_loopback
 
 # A connection that the other side closes just as it is used again leaves unknown whether the request was taken, so that the call is lost
@@ -22,27 +21,71 @@ _REUSED_WITHIN_S = 1.0
 _MOST_IDLE = 64
 
 
-@dataclass
-class Connection:
-    """A client that holds one connection at most.
+class Answer(Protocol):
+    """An answer whose body is still to be read.
 
     Attributes:
-        client: The client.
-        stream: The socket of the last answer; None before the first.
+        status: The HTTP status.
+        headers: The headers, whose names are found in any case.
 
     """
 
-    client: httpx.AsyncClient
-    stream: Any = None
+    status: int
+    headers: Mapping[str, str]
 
-    def note(self, response: httpx.Response) -> None:
-        """Remember the socket of an answer."""
-        self.stream = response.extensions.get("network_stream")
+    def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes."""
+        ...
+
+
+class Client(Protocol):
+    """Holds one connection at most; what goes wrong on it is told in httpx's errors."""
 
     @property
     def reusable(self) -> bool:
-        """False if the other side has something to say to an idle connection: it has most likely closed it."""
-        return self.stream is not None and not self.stream.get_extra_info("is_readable")
+        """False if there is no connection, or if the other side has something to say to it while it idles: it has most likely closed it."""
+        ...
+
+    def exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> AbstractAsyncContextManager[Answer]:
+        """Send a request and hold its answer."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class SecureClient:
+    """A client of httpx's, for TLS, HTTP/2 and proxies; see `Client`."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+        self._stream: Any = None
+
+    @property
+    def reusable(self) -> bool:
+        """False before the first answer, and if the other side has something to say to an idle connection."""
+        return self._stream is not None and not self._stream.get_extra_info("is_readable")
+
+    @asynccontextmanager
+    async def exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> AsyncIterator[SecureAnswer]:
+        """Send a request and hold its answer."""
+        async with self._client.stream(method, url, headers=headers, content=body or None) as response:
+            self._stream = response.extensions.get("network_stream")
+            yield SecureAnswer(response)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._client.aclose()
+
+
+class SecureAnswer:
+    """An answer over httpx; see `Answer`."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.status: int = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self.pieces = response.aiter_bytes
 
 
 class Connections:
@@ -60,49 +103,50 @@ class Connections:
 
     def __init__(self, url: str, settings: EndpointSettings) -> None:
         self._url, self._settings = url, settings
-        self._idle: list[Connection] = []
+        self._idle: list[Client] = []
         self._tls: ssl.SSLContext | None = None
         # Proxies are httpx's business, which reads them from the environment; a model on this host is never behind one.
         self._plain = url.startswith("http:") and (is_loopback(url) or not getproxies())
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
+    async def connection(self) -> AsyncIterator[Client]:
         """Hold a connection; it is closed at once if the call does not end well."""
-        connection = await self._take()
+        client = await self._take()
         try:
-            yield connection
+            yield client
         except BaseException:
-            await connection.client.aclose()
+            await client.close()
             raise
-        self._idle.append(connection)
+        self._idle.append(client)
         if len(self._idle) > _MOST_IDLE:
-            await self._idle.pop(0).client.aclose()
+            await self._idle.pop(0).close()
 
     async def close(self) -> None:
         """Close all that idle."""
         while self._idle:
-            await self._idle.pop().client.aclose()
+            await self._idle.pop().close()
 
-    async def _take(self) -> Connection:
+    async def _take(self) -> Client:
         while self._idle:
-            connection = self._idle.pop()
-            if connection.reusable:
-                return connection
-            await connection.client.aclose()
-        return Connection(self._client())
+            client = self._idle.pop()
+            if client.reusable:
+                return client
+            await client.close()
+        return self._client()
 
-    def _client(self) -> httpx.AsyncClient:
+    def _client(self) -> Client:
         settings, secure = self._settings, self._url.startswith("https:")
+        if self._plain:
+            return PlainClient(_REUSED_WITHIN_S, settings.connect_timeout_s, settings.idle_timeout_s)
         if secure and self._tls is None:
             self._tls = httpx.create_ssl_context()  # reading the authorities takes tens of milliseconds
-        timeout = httpx.Timeout(settings.idle_timeout_s, connect=settings.connect_timeout_s)
-        if self._plain:
-            return httpx.AsyncClient(transport=PlainTransport(_REUSED_WITHIN_S), timeout=timeout, trust_env=False)
-        return httpx.AsyncClient(
-            http2=secure,
-            verify=self._tls or False,
-            timeout=timeout,
-            limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_REUSED_WITHIN_S),
-            trust_env=not is_loopback(self._url),
-            follow_redirects=False,
+        return SecureClient(
+            httpx.AsyncClient(
+                http2=secure,
+                verify=self._tls or False,
+                timeout=httpx.Timeout(settings.idle_timeout_s, connect=settings.connect_timeout_s),
+                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_REUSED_WITHIN_S),
+                trust_env=not is_loopback(self._url),
+                follow_redirects=False,
+            )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -12,13 +13,12 @@ from datetime import datetime
 from typing import Any, NoReturn, TypeVar
 
 import httpx
-import stamina
 import structlog
 
 from adaexplore.runtime.errors import NotFoundError
 from adaexplore_generator.domain import ModelInfo, Prompt, Reply, Sampling
 from adaexplore_generator.providers.chat_api import ChatApi, Fields, ModelPage, ReplyReader
-from adaexplore_generator.providers.connections import Connection, Connections
+from adaexplore_generator.providers.connections import Answer, Connections
 from adaexplore_generator.providers.faults import (
     Answered,
     RefusedRequestError,
@@ -34,7 +34,7 @@ from adaexplore_generator.providers.faults import (
 )
 from adaexplore_generator.providers.hedging import Attempt, first_to_speak
 from adaexplore_generator.providers.key import ApiKey
-from adaexplore_generator.providers.limits import Limiter, Slot, WaitTooLongError, said_wait_s
+from adaexplore_generator.providers.limits import Limiter, PromptCount, Slot, WaitTooLongError, said_wait_s
 from adaexplore_generator.providers.settings import EndpointSettings, host_of, is_loopback
 from adaexplore_generator.providers.wire import (
     BrokenOffError,
@@ -47,6 +47,7 @@ from adaexplore_generator.providers.wire import (
     parse_error,
     parse_object,
 )
+from adaexplore_generator.repeating import repeating
 
 ResultT = TypeVar("ResultT")
 _MAX_BODY_BYTES = 8 << 20
@@ -55,6 +56,8 @@ _MAX_MODEL_PAGES = 20
 _BACKOFF_BASE_S, _BACKOFF_CAP_S = 0.5, 20.0
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 _SLOW_DOWN = "PROVIDER_BUSY"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_SENDS_JSON = {"content-type": "application/json"}
 
 
 class HttpEndpoint:
@@ -83,10 +86,12 @@ class HttpEndpoint:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._api, self._settings, self._rng, self._now = api, settings, rng, now
+        self._url, self._host = api.chat_url, host_of(api.base_url)
         self._fields: dict[str, Fields] = {}
         self._key = ApiKey(settings.api_key, settings.api_key_file)
         self._connections = Connections(api.base_url, settings)
         self._limiter = Limiter(settings.limits, clock, sleep)
+        self._counted = PromptCount()
 
     @property
     def name(self) -> str:
@@ -96,7 +101,7 @@ class HttpEndpoint:
     @property
     def host(self) -> str:
         """Host of the base URL."""
-        return host_of(self._api.base_url)
+        return self._host
 
     @property
     def default_model(self) -> str:
@@ -118,8 +123,8 @@ class HttpEndpoint:
                 return await self._retrying(lambda: self._answer(prompt, wished, received, attempts))
         except TimeoutError as error:
             if not any(attempt.sent for attempt in attempts):
-                raise kept_waiting(self._api.chat_url, self._settings.total_timeout_s) from error
-            raise broke_off(self._api.chat_url, f"it was not done after {self._settings.total_timeout_s:g} s", generating=True) from error
+                raise kept_waiting(self._url, self._settings.total_timeout_s) from error
+            raise broke_off(self._url, f"it was not done after {self._settings.total_timeout_s:g} s", generating=True) from error
 
     async def list_models(self) -> tuple[ModelInfo, ...]:
         """List what the endpoint offers, the default model first."""
@@ -142,16 +147,13 @@ class HttpEndpoint:
     async def _retrying(self, call: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         backoff = _Backoff(self._rng, self._settings.longest_wait_s)
         try:
-            async for attempt in stamina.retry_context(on=backoff, attempts=self._settings.attempts, timeout=None):
-                with attempt:
-                    return await closing(call())
+            return await repeating(lambda: closing(call()), on=backoff, attempts=self._settings.attempts)
         except SafeToRetryError as fault:
             raise fault.error from fault
-        raise AssertionError("the last attempt returns or raises")
 
     async def _answer(self, prompt: Prompt, sampling: Sampling, received: Callable[[int], None], attempts: list[Attempt]) -> Reply:
         model = sampling.model or self.default_model or (await self._first_model())
-        fields = self._fields.get(model, self._api.first_fields())
+        fields = self._fields.get(model) or self._api.first_fields()
         while True:
 
             async def ask(attempt: Attempt, fields: Fields = fields) -> Reply:
@@ -171,7 +173,9 @@ class HttpEndpoint:
             return reply
 
     async def _within_limits(self, model: str, body: dict[str, Any], prompt: Prompt, sampling: Sampling, attempt: Attempt) -> Reply:
-        need = estimated_tokens(prompt) + sampling.max_output_tokens
+        read = estimated_tokens(prompt)
+        # Without a limit nobody asks for more than a guess.
+        need = (self._counted.expected(read) if self._settings.limits.tokens_per_minute else read) + sampling.max_output_tokens
         try:
             async with self._limiter.slot(need, self._settings.longest_wait_s) as slot:
                 try:
@@ -183,29 +187,27 @@ class HttpEndpoint:
                         self._limiter.slow_down(slot, fault.wait_s)
                     raise
                 slot.used(reply.usage.tokens)
+                if not reply.usage.estimated:
+                    self._counted.learn(read, reply.usage.input_tokens)
                 self._limiter.went_well()
                 return reply
         except WaitTooLongError as long:
-            raise SafeToRetryError(busy(self._api.chat_url, long.wait_s), long.wait_s) from long
+            raise SafeToRetryError(busy(self._url, long.wait_s), long.wait_s) from long
 
     async def _stream(self, model: str, body: dict[str, Any], prompt: Prompt, attempt: Attempt, slot: Slot) -> Reply:
-        url = self._api.chat_url
+        url, headers = self._url, self._api.headers(self._key.now) | _SENDS_JSON
+        data = _ENCODER.encode(body).encode()
         with self._typed(url, generating=True):
             reader = self._api.reader()
             async with self._connections.connection() as connection:
                 attempt.sent = True
-                request = connection.client.stream("POST", url, json=body, headers=self._api.headers(self._key.now))
-                async with request as response:
-                    await self._check(url, model, response, connection, generating=True)
-                    async for chars in _read(response, reader):
+                async with connection.exchange("POST", url, headers, data) as answer:
+                    if answer.status != 200:
+                        await self._refuse(url, model, answer, generating=True)
+                    async for chars in _read(answer, reader):
                         attempt.heard(chars)
-                    self._limiter.leave_alone(said_wait_s(response.headers, int(slot.entry[1]), self._now()))
+                    self._limiter.leave_alone(said_wait_s(answer.headers, int(slot.entry[1]), self._now()))
                 return reader.build(model, prompt)
-
-    async def _check(self, url: str, model: str, response: httpx.Response, connection: Connection, *, generating: bool) -> None:
-        connection.note(response)
-        if response.status_code != 200:
-            await self._refuse(url, model, response, generating=generating)
 
     @contextmanager
     def _typed(self, url: str, *, generating: bool) -> Iterator[None]:
@@ -224,13 +226,11 @@ class HttpEndpoint:
         except ReportedError as error:
             raise reported(url, self._without_key(str(error)), unstarted=error.unstarted) from error
 
-    async def _refuse(self, url: str, model: str, response: httpx.Response, *, generating: bool) -> NoReturn:
-        body = parse_error((await _bounded(response, _ERROR_BODY_BYTES)).decode("utf-8", "replace"))
+    async def _refuse(self, url: str, model: str, answer: Answer, *, generating: bool) -> NoReturn:
+        body = parse_error((await _bounded(answer, _ERROR_BODY_BYTES)).decode("utf-8", "replace"))
         message = self._without_key(error_text(body))
-        answer = Answered(
-            self._api.vendor, url, model, response.status_code, response.headers, message, error_code(body), generating=generating
-        )
-        raise_for_status(answer, self._now())
+        answered = Answered(self._api.vendor, url, model, answer.status, answer.headers, message, error_code(body), generating=generating)
+        raise_for_status(answered, self._now())
 
     async def _fetch_models(self) -> tuple[str, ...]:
         names: tuple[str, ...] = ()
@@ -245,11 +245,12 @@ class HttpEndpoint:
     async def _fetch_page(self, url: str) -> ModelPage:
         with self._typed(url, generating=False):
             async with self._connections.connection() as connection:
-                async with connection.client.stream("GET", url, headers=self._api.headers(self._key.now)) as response:
-                    if response.status_code == 404:
+                async with connection.exchange("GET", url, self._api.headers(self._key.now)) as answer:
+                    if answer.status == 404:
                         raise ProtocolError("it lists no models (HTTP 404)")
-                    await self._check(url, "", response, connection, generating=False)
-                    body = parse_object(await _bounded(response, _MAX_BODY_BYTES))
+                    if answer.status != 200:
+                        await self._refuse(url, "", answer, generating=False)
+                    body = parse_object(await _bounded(answer, _MAX_BODY_BYTES))
                 return self._api.read_models(body)
 
     async def _first_model(self) -> str:
@@ -295,23 +296,22 @@ async def closing(work: Coroutine[Any, Any, ResultT]) -> ResultT:
         raise
 
 
-async def _read(response: httpx.Response, reader: ReplyReader) -> AsyncIterator[int]:
-    kind = response.headers.get("content-type", "")
+async def _read(answer: Answer, reader: ReplyReader) -> AsyncIterator[int]:
+    """Take a reply as it comes and yield how many characters each piece of the stream has brought."""
+    kind = answer.headers.get("content-type", "")
     if "json" in kind or "html" in kind:
         # Asked for a stream, some servers answer with one object all the same.
-        yield reader.add_whole(parse_object(await _bounded(response, _MAX_BODY_BYTES)))
+        yield reader.add_whole(parse_object(await _bounded(answer, _MAX_BODY_BYTES)))
         return
     decoder = EventDecoder()
-    async for piece in response.aiter_bytes():
-        for data in decoder.feed(piece):
-            yield reader.add(data)
-    for data in decoder.end():
-        yield reader.add(data)
+    async for piece in answer.pieces():
+        yield sum([reader.add(data) for data in decoder.feed(piece)])
+    yield sum([reader.add(data) for data in decoder.end()])
 
 
-async def _bounded(response: httpx.Response, limit_bytes: int) -> bytes:
+async def _bounded(answer: Answer, limit_bytes: int) -> bytes:
     held = bytearray()
-    async for piece in response.aiter_bytes():
+    async for piece in answer.pieces():
         held += piece
         if len(held) > limit_bytes:
             del held[limit_bytes:]

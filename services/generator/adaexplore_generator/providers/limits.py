@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 # A minute and a second: a request may be under way for longer than one that follows a minute later, and the provider counts arrivals.
 _WINDOW_S = 61.0
+_RECENT = 64
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|h|m|s)")
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
@@ -89,6 +91,26 @@ class _Minute:
         if self.limits.requests_per_minute or self.limits.tokens_per_minute:
             self.entries.append(entry)
         return entry
+
+
+class PromptCount:
+    """Expects of a prompt what the provider counted for prompts of late, where that is more than our own estimate.
+
+    What is under way counts as expected until its usage comes. A provider that counts more, say for roles and tools around the text, would
+    have as much above its limit as all calls at once take more than was expected.
+    """
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT)
+
+    def learn(self, estimated: int, counted: int) -> None:
+        """Note what the provider counted for a prompt that was estimated so."""
+        self._recent.append((max(1, estimated), counted))
+
+    def expected(self, estimated: int) -> int:
+        """Return what a prompt that is estimated so may take; more is added in tokens or by a factor, whichever is less."""
+        most = max((min(counted - own + estimated, counted * estimated / own) for own, counted in self._recent), default=0.0)
+        return max(estimated, math.ceil(most))
 
 
 class Limiter:
@@ -194,8 +216,8 @@ def _kind_wait_s(headers: Mapping[str, str], kind: str, need: int, now: datetime
         (f"x-ratelimit-limit-{kind}", f"x-ratelimit-remaining-{kind}", f"x-ratelimit-reset-{kind}"),
         (f"anthropic-ratelimit-{kind}-limit", f"anthropic-ratelimit-{kind}-remaining", f"anthropic-ratelimit-{kind}-reset"),
     ):
-        left, reset_s = headers.get(remaining, ""), _seconds(headers.get(reset, ""), now)
-        if left.isdecimal() and reset_s is not None and int(left) < need:
+        left = headers.get(remaining, "")
+        if left.isdecimal() and int(left) < need and (reset_s := _seconds(headers.get(reset, ""), now)) is not None:
             full = headers.get(limit, "")
             # The reset is when the whole limit is back, and it comes back evenly.
             share = (need - int(left)) / (int(full) - int(left)) if full.isdecimal() and int(full) > int(left) else 1.0

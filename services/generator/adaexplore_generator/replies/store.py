@@ -6,29 +6,44 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, select, update
+from sqlalchemy import BigInteger, Insert, String, Table, Text, bindparam, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from adaexplore.runtime.batches import Batches
+from adaexplore.runtime.batches import Batches, Transaction
 from adaexplore.runtime.errors import FieldViolation, InvalidArgumentError
 from adaexplore.runtime.migrations import prepare
 from adaexplore_generator.domain import FinishReason, Reply, Usage
 from adaexplore_generator.replies.tables import SCHEMA, attempts, replies, requests
 
 
-def _unless_there(table: Table) -> dict[str, Insert]:
-    return {name: dialect.insert(table).on_conflict_do_nothing() for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))}
+def _inserts(table: Table) -> dict[str, postgresql.Insert | sqlite.Insert]:
+    return {"sqlite": sqlite.insert(table), "postgresql": postgresql.insert(table)}
 
 
-# Statements of every call are made once: to make one takes as long as to run it.
-_NEW_REQUEST, _NEW_REPLY, _NEW_ATTEMPT = _unless_there(requests), _unless_there(replies), insert(attempts)
+def _new_replies() -> dict[str, Insert]:
+    """Return what stores a reply if its id is bound to its request; the row is locked, so that it stays bound until the reply is stored."""
+    values = [bindparam("number", type_=BigInteger), bindparam("text", type_=Text), bindparam("at", type_=String)]
+    bound = (requests.c.request_id == bindparam("request")) & (requests.c.digest == bindparam("bound"))
+    row = select(requests.c.request_id, *values).where(bound).with_for_update()
+    columns = [item.name for item in replies.columns]
+    return {name: item.from_select(columns, row).on_conflict_do_nothing() for name, item in _inserts(replies).items()}
+
+
+# All statements are made once: to make one takes longer than to run it.
+_MINE = {table: table.c.request_id == bindparam("request") for table in (requests, replies, attempts)}
+_NEW_REQUEST = {name: item.on_conflict_do_nothing() for name, item in _inserts(requests).items()}
+_NEW_REPLY, _NEW_ATTEMPT = _new_replies(), insert(attempts)
 _END_ATTEMPT = delete(attempts).where(attempts.c.id == bindparam("attempt"))
+_USED = update(attempts).where(attempts.c.id == bindparam("attempt")).values(usage=bindparam("used"))
 # The row is locked: a reply kept between two reads would come under the digest of another request.
-_BOUND = select(requests.c.digest).where(requests.c.request_id == bindparam("request")).with_for_update()
+_BOUND = select(requests.c.digest).where(_MINE[requests]).with_for_update()
+_BIND = update(requests).where(_MINE[requests]).values(digest=bindparam("bound"))
+_REPLIES = select(replies.c.reply).where(_MINE[replies]).order_by(replies.c.call)
+_REPLY = select(replies.c.reply).where(_MINE[replies], replies.c.call == bindparam("number"))
+_STRAYED = select(attempts.c.usage).where(_MINE[attempts])
 
 
 @dataclass(frozen=True)
@@ -42,6 +57,11 @@ class Paid:
     def usage(self) -> Usage:
         """Tokens and money of all of it."""
         return sum((reply.usage for reply in self.replies), self.strayed)
+
+    @property
+    def nothing(self) -> bool:
+        """True if no call was ever begun that may have been paid for."""
+        return not self.replies and not self.strayed.calls
 
 
 class ReplyStore:
@@ -72,7 +92,7 @@ class ReplyStore:
             await prepare(self._engine, SCHEMA)
             self._ready = True
 
-    async def claim(self, request_id: str, digest: str) -> Paid:
+    async def claim(self, request_id: str, digest: str, attempt: str = "", worst: Usage | None = None) -> Paid:
         """Bind an id to a request before anything is paid, and return what was paid for it already.
 
         An id whose request was never paid for may be bound anew, so that a refused request can be corrected.
@@ -80,13 +100,24 @@ class ReplyStore:
         Args:
             request_id: The id.
             digest: SHA-256 of the request, in hexadecimal.
+            attempt: Name of a call that is to be made if nothing was paid yet, and is then noted along with it, as `begin` does.
+            worst: The most that this call can use.
 
         Raises:
             InvalidArgumentError: Replies were paid under this id for another request (REQUEST_INVALID).
 
         """
         await self.open()
-        return await self._batches.run(partial(_claim, request_id=request_id, digest=digest, instant=self._instant()))
+        bound = {"request_id": request_id, "digest": digest, "create_time": self._instant()}
+        noted = self._attempt(request_id, attempt, worst) if worst else None
+
+        def write(transaction: Transaction) -> Paid:
+            paid = _claim(transaction, bound)
+            if noted and paid.nothing:
+                transaction.execute(_NEW_ATTEMPT, noted)
+            return paid
+
+        return await self._batches.run(write)
 
     async def begin(self, request_id: str, attempt: str, worst: Usage) -> None:
         """Note a call before it is made, with the most that it can use; it stays so until `keep` or `forget`.
@@ -97,12 +128,12 @@ class ReplyStore:
             worst: Usage in the unconfirmed fields.
 
         """
-        values = {"id": attempt, "request_id": request_id, "usage": json.dumps(vars(worst)), "create_time": self._instant()}
-        await self._batches.run(lambda connection: connection.execute(_NEW_ATTEMPT, values) and None)
+        noted = self._attempt(request_id, attempt, worst)
+        await self._batches.run(lambda transaction: transaction.execute(_NEW_ATTEMPT, noted) and None)
 
     async def forget(self, attempt: str) -> None:
         """Strike a call for which nothing was generated."""
-        await self._batches.run(lambda connection: connection.execute(_END_ATTEMPT, {"attempt": attempt}) and None)
+        await self._batches.run(lambda transaction: transaction.execute(_END_ATTEMPT, {"attempt": attempt}) and None)
 
     async def keep(self, request_id: str, digest: str, call: int, reply: Reply, attempt: str) -> Reply:
         """Store a paid reply in place of its attempt and return the one that is kept.
@@ -121,57 +152,63 @@ class ReplyStore:
             InvalidArgumentError: Replies were paid under this id for another request (REQUEST_INVALID); this one is not kept.
 
         """
-        bind = partial(_claim, request_id=request_id, digest=digest, instant=self._instant(), known=True)
-        values = {"request_id": request_id, "call": call, "reply": _encode(reply), "create_time": self._instant()}
+        bound = {"request_id": request_id, "digest": digest, "create_time": self._instant()}
+        values = {"request": request_id, "bound": digest, "number": call, "text": _encode(reply), "at": self._instant()}
 
-        def write(connection: Connection) -> Reply:
-            bind(connection)
-            if connection.execute(_NEW_REPLY[connection.dialect.name], values).rowcount:
-                connection.execute(_END_ATTEMPT, {"attempt": attempt})
-                return reply
-            # If it was this call itself that was written before, its attempt is gone and nothing changes.
-            connection.execute(update(attempts).where(attempts.c.id == attempt).values(usage=json.dumps(vars(reply.usage))))
-            kept = select(replies.c.reply).where(replies.c.request_id == request_id, replies.c.call == call)
-            return _decode(connection.execute(kept).scalar_one())
+        def write(transaction: Transaction) -> Reply:
+            if not _stored(transaction, values, attempt):
+                _claim(transaction, bound)
+                if not _stored(transaction, values, attempt):
+                    # If it was this call itself that was written before, its attempt is gone and nothing changes.
+                    transaction.execute(_USED, {"attempt": attempt, "used": json.dumps(vars(reply.usage))})
+                    return _decode(transaction.execute(_REPLY, {"request": request_id, "number": call}).rows[0][0])
+            return reply
 
         return await self._batches.run(write)
 
     async def paid(self, request_id: str) -> Paid:
         """Return what was paid for an id so far, whatever request it names."""
         await self.open()
-        return await self._batches.run(lambda connection: _paid(connection, request_id))
+        return await self._batches.run(lambda transaction: _paid(transaction, request_id))
 
     async def close(self) -> None:
         """Write what is under way and close all connections."""
         await self._batches.close()
         await self._engine.dispose()
 
+    def _attempt(self, request_id: str, attempt: str, worst: Usage) -> dict[str, str]:
+        return {"id": attempt, "request_id": request_id, "usage": json.dumps(vars(worst)), "create_time": self._instant()}
+
     def _instant(self) -> str:
         return self._now().isoformat()
 
 
-def _claim(connection: Connection, *, request_id: str, digest: str, instant: str, known: bool = False) -> Paid:
-    """Bind an id to a request and return what was paid for it; of an id that is `known` and bound so, nothing is read."""
-    mine = requests.c.request_id == request_id
-    values = {"request_id": request_id, "digest": digest, "create_time": instant}
-    if not known and connection.execute(_NEW_REQUEST[connection.dialect.name], values).rowcount:
+def _claim(transaction: Transaction, bound: dict[str, str]) -> Paid:
+    """Bind an id to a request and return what was paid for it."""
+    if transaction.execute(_NEW_REQUEST[transaction.dialect], bound).count:
         return Paid()
-    bound = connection.execute(_BOUND, {"request": request_id}).scalar_one()
-    if known and bound == digest:
-        return Paid()
-    paid = _paid(connection, request_id)
-    if bound != digest and paid.replies:
+    request_id, digest = bound["request_id"], bound["digest"]
+    former = transaction.execute(_BOUND, {"request": request_id}).rows[0][0]
+    paid = _paid(transaction, request_id)
+    if former != digest and paid.replies:
         raise _other_request(request_id)
-    if bound != digest:
-        connection.execute(update(requests).where(mine).values(digest=digest))
+    if former != digest:
+        transaction.execute(_BIND, {"request": request_id, "bound": digest})
     return paid
 
 
-def _paid(connection: Connection, request_id: str) -> Paid:
-    kept = select(replies.c.reply).where(replies.c.request_id == request_id).order_by(replies.c.call)
-    strayed = select(attempts.c.usage).where(attempts.c.request_id == request_id)
-    found = tuple(_decode(text) for text in connection.execute(kept).scalars())
-    others = [Usage(**json.loads(text)) for text in connection.execute(strayed).scalars()]
+def _stored(transaction: Transaction, values: dict[str, Any], attempt: str) -> bool:
+    """Store a reply in place of its attempt if its id is bound to its request and there is no reply yet; return whether it was so."""
+    if not transaction.execute(_NEW_REPLY[transaction.dialect], values).count:
+        return False
+    transaction.execute(_END_ATTEMPT, {"attempt": attempt})
+    return True
+
+
+def _paid(transaction: Transaction, request_id: str) -> Paid:
+    mine = {"request": request_id}
+    found = tuple(_decode(text) for (text,) in transaction.execute(_REPLIES, mine).rows)
+    others = [Usage(**json.loads(text)) for (text,) in transaction.execute(_STRAYED, mine).rows]
     return Paid(found, sum(others, Usage()))
 
 
