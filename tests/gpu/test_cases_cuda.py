@@ -254,3 +254,20 @@ def test_an_evaluation_that_passes_on_a_gpu_carries_its_profile(client):
     assert found.profile.bytes_per_second > 0
     assert found.profile.counter_status == evaluation_pb2.COUNTER_STATUS_NOT_ASKED
     assert "Limited by" in found.profile.text
+
+
+def test_a_candidate_far_behind_the_best_baseline_gets_a_first_look(client):
+    once = source("kernels", "scale")
+    launch = "scale_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)"
+    often = once.replace(f"    {launch}\n", f"    for _ in range(9):\n        {launch}\n")
+    assert often != once
+    task = task_pb2.Task(name="large_scale.py", source=source("tasks", "large_scale"))
+    found = []
+    for text in (once, often):
+        request = pb.EvaluateKernelRequest(task=task, kernel=kernel_pb2.Kernel(source=text), device=CUDA, cache_mode=pb.CACHE_MODE_BYPASS)
+        found.append(list(client.evaluate_kernel(request, 280))[-1].evaluation)
+        assert verdict_of(found[-1]) == PASSED, found[-1].failure
+    assert [item.timing.first_look for item in found] == [False, True]
+    assert found[1].timing.speedup < 1 / 3
+    assert len(found[1].checks) == len(found[0].checks)
+    assert "A first look" in found[1].timing.explanation

@@ -60,6 +60,7 @@ def timing_json(timing: evaluation_pb2.Timing) -> Json:
         "warm_us": optional(timing, "warm_us"),
         "setup_us": optional(timing, "setup_us"),
         "roofline_share": optional(timing, "roofline_share"),
+        "first_look": timing.first_look,
         "baselines": {(enum_name(evaluation_pb2.BaselineKind, b.kind) or "").lower(): b.median_us for b in timing.baselines},
         "explanation": timing.explanation or None,
     }
@@ -134,6 +135,8 @@ def timing_words(timing: evaluation_pb2.Timing) -> str:
         words += f", {timing.speedup_over_eager:.2f}× over eager"
     if timing.HasField("roofline_share"):
         words += f", {timing.roofline_share:.0%} of the measured roofline"
+    if timing.first_look:
+        words += ", at a first look"
     return words
 
 

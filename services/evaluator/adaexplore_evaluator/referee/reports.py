@@ -98,6 +98,7 @@ def timing(value: Timing) -> JsonObject:
             "warm_us": value.warm_us,
             "setup_us": value.setup_us,
             "roofline_share": value.roofline_share,
+            "first_look": value.first_look or None,
         }
     )
 

@@ -71,6 +71,7 @@ class Timing:
         setup_us: Building the instance and loading its state, which is no part of a call.
         roofline_share: Least time at ceilings measured on the GPU ÷ `median_us`.
         ceilings: What the device reaches; None if that is not known.
+        first_look: Whether few samples sufficed, since the candidate is far behind the best baseline.
 
     """
 
@@ -93,6 +94,7 @@ class Timing:
     setup_us: float | None = None
     roofline_share: float | None = None
     ceilings: Ceilings | None = None
+    first_look: bool = False
 
 
 def baselines_of(task: PreparedTask, target: str) -> tuple[tuple[Baseline, ...], str]:

@@ -455,6 +455,7 @@ class Timing(_message.Message):
     WARM_US_FIELD_NUMBER: _builtins.int
     SETUP_US_FIELD_NUMBER: _builtins.int
     ROOFLINE_SHARE_FIELD_NUMBER: _builtins.int
+    FIRST_LOOK_FIELD_NUMBER: _builtins.int
     status: Global___TimingStatus.ValueType
     """Whether the latency is measured, estimated or unknown."""
     cause: Global___TimingCause.ValueType
@@ -487,6 +488,10 @@ class Timing(_message.Message):
     """Share of the device's roofline: the least time that the task's bytes and operations take at ceilings measured on this very GPU,
     divided by `median_us`; measured latencies only. Above 1 where the candidate computes the same with fewer operations.
     """
+    first_look: _builtins.bool
+    """True if the latency comes from a first look: each of its few samples was more than 3 times the best baseline, so that no more were
+    taken. The verdict rests on all checks as ever.
+    """
     @_builtins.property
     def baselines(self) -> _containers.RepeatedCompositeFieldContainer[Global___Baseline]:
         """The baselines the speedups refer to."""
@@ -515,10 +520,11 @@ class Timing(_message.Message):
         warm_us: _builtins.float | None = ...,
         setup_us: _builtins.float | None = ...,
         roofline_share: _builtins.float | None = ...,
+        first_look: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cold", b"_cold", "_cold_us", b"_cold_us", "_end_to_end_us", b"_end_to_end_us", "_median_us", b"_median_us", "_roofline_share", b"_roofline_share", "_setup_us", b"_setup_us", "_span_us", b"_span_us", "_speedup", b"_speedup", "_speedup_high", b"_speedup_high", "_speedup_low", b"_speedup_low", "_speedup_over_eager", b"_speedup_over_eager", "_warm_us", b"_warm_us", "cold", b"cold", "cold_us", b"cold_us", "end_to_end_us", b"end_to_end_us", "median_us", b"median_us", "roofline_share", b"roofline_share", "setup_us", b"setup_us", "span_us", b"span_us", "speedup", b"speedup", "speedup_high", b"speedup_high", "speedup_low", b"speedup_low", "speedup_over_eager", b"speedup_over_eager", "warm_us", b"warm_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cold", b"_cold", "_cold_us", b"_cold_us", "_end_to_end_us", b"_end_to_end_us", "_median_us", b"_median_us", "_roofline_share", b"_roofline_share", "_setup_us", b"_setup_us", "_span_us", b"_span_us", "_speedup", b"_speedup", "_speedup_high", b"_speedup_high", "_speedup_low", b"_speedup_low", "_speedup_over_eager", b"_speedup_over_eager", "_warm_us", b"_warm_us", "baselines", b"baselines", "cause", b"cause", "cold", b"cold", "cold_us", b"cold_us", "end_to_end_us", b"end_to_end_us", "explanation", b"explanation", "median_us", b"median_us", "roofline_share", b"roofline_share", "samples_us", b"samples_us", "setup_us", b"setup_us", "span_us", b"span_us", "speedup", b"speedup", "speedup_high", b"speedup_high", "speedup_low", b"speedup_low", "speedup_over_eager", b"speedup_over_eager", "status", b"status", "warm_us", b"warm_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cold", b"_cold", "_cold_us", b"_cold_us", "_end_to_end_us", b"_end_to_end_us", "_median_us", b"_median_us", "_roofline_share", b"_roofline_share", "_setup_us", b"_setup_us", "_span_us", b"_span_us", "_speedup", b"_speedup", "_speedup_high", b"_speedup_high", "_speedup_low", b"_speedup_low", "_speedup_over_eager", b"_speedup_over_eager", "_warm_us", b"_warm_us", "baselines", b"baselines", "cause", b"cause", "cold", b"cold", "cold_us", b"cold_us", "end_to_end_us", b"end_to_end_us", "explanation", b"explanation", "first_look", b"first_look", "median_us", b"median_us", "roofline_share", b"roofline_share", "samples_us", b"samples_us", "setup_us", b"setup_us", "span_us", b"span_us", "speedup", b"speedup", "speedup_high", b"speedup_high", "speedup_low", b"speedup_low", "speedup_over_eager", b"speedup_over_eager", "status", b"status", "warm_us", b"warm_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cold: _TypeAlias = _typing.Literal["cold"]  # noqa: Y015
     _WhichOneofArgType__cold: _TypeAlias = _typing.Literal["_cold", b"_cold"]  # noqa: Y015

@@ -185,7 +185,7 @@ class CudaRound(Round):
         for _attempt in range(_ATTEMPTS):
             with self._alone():
                 before = self._reading()
-                rounds = clock.run()
+                rounds = clock.run(self._baselines.bar(self._task))
                 after = self._reading()
             drift = after.drifted_from(before)
             if not drift:
