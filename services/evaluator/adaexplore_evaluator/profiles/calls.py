@@ -8,7 +8,7 @@ from typing import Any
 from adaexplore_evaluator.devices.cpu.ceilings import Ceilings, Work
 from adaexplore_evaluator.devices.cpu.datasheet import Datasheet, UnknownTargetError, datasheet
 from adaexplore_evaluator.devices.cpu.estimate import RESOURCES
-from adaexplore_evaluator.profiles.launches import bound_by, launch_facts
+from adaexplore_evaluator.profiles.launches import bound_by, launch_facts, told
 from adaexplore_evaluator.profiles.text import profile_text
 
 JsonObject = dict[str, Any]
@@ -70,12 +70,12 @@ def _call(evaluation: Mapping[str, Any], ceilings: Ceilings | None, least: Work 
             found["roofline_share"] = 1e6 * least.least_s(ceilings) / latency_us
     if by_resource:
         name = max(by_resource, key=lambda item: by_resource[item])
-        found |= {"bound_by": name, "limit": f"{RESOURCES.get(name, name)} bounds {by_resource[name]:.0%} of the time."}
+        found |= {"bound_by": name, "limit": f"{RESOURCES.get(name, name)} in {by_resource[name]:.0%} of the time."}
     elif latency_us and least is not None and ceilings is not None:
         # Of kernels whose work nobody has counted, only what the whole task needs is known.
         name = bound_by(least, latency_us, ceilings, precision)
         found |= {"bound_by": name, "limit": f"{RESOURCES.get(name, name)}, by what the whole task needs at least."}
-    return found
+    return told(found)
 
 
 def _counters(before: JsonObject, evaluation: Mapping[str, Any]) -> JsonObject:

@@ -18,6 +18,8 @@ _REACHED: Final = 0.5
 _BEYOND_MEMORY: Final = 1.15
 # A kernel that ends this soon has hardly begun: its start and its end take most of its time.
 _SHORT_US: Final = 4.0
+# No kernel is as short as this, whatever is told of it.
+_LEAST_US: Final = 1e-3
 
 Facts = dict[str, Any]
 
@@ -46,8 +48,8 @@ def launch_facts(
     if resident is not None:
         facts["occupancy"] = resident.share
         facts["occupancy_limit"] = _limit_of(launch, resident, sheet)
-    work, latency_us = work_of(launch), launch.get("latency_us")
-    if work is not None and latency_us:
+    work, latency_us = work_of(launch), launch.get("latency_us") or 0.0
+    if work is not None and latency_us >= _LEAST_US:
         facts["bytes_per_second"] = 1e6 * work.bytes / latency_us
         facts["flops_per_second"] = 1e6 * (work.product_flops + work.other_flops) / latency_us
         if ceilings is not None:
@@ -55,7 +57,12 @@ def launch_facts(
             facts["bound_by"] = launch.get("bound_by") or bound_by(work, latency_us, ceilings, precision)
     merged = {**launch, **facts}
     facts["limit"] = _limit(merged, sheet)
-    return {name: value for name, value in facts.items() if value is not None}
+    return told(facts)
+
+
+def told(facts: Mapping[str, Any]) -> Facts:
+    """What is known; a number beyond all bounds, as absurd figures of a candidate's process make it, is not."""
+    return {name: value for name, value in facts.items() if value is not None and (not isinstance(value, float) or math.isfinite(value))}
 
 
 def bound_by(work: Work, latency_us: float, ceilings: Ceilings, precision: str) -> str:

@@ -8,6 +8,8 @@ from typing import Any, Final
 MOST_CHARACTERS: Final = 1500
 _LINE_CHARACTERS: Final = 300
 _NAME_CHARACTERS: Final = 60
+# Of counters that nobody could or would read there is nothing to say to a model.
+_SILENT: Final = ("COUNTER_STATUS_NOT_ASKED", "COUNTER_STATUS_NOT_ON_DEVICE")
 # Counters that say most, with the words for them; by Nsight Compute's names.
 COUNTERS: Final = {
     "dram__bytes.sum": "device memory",
@@ -26,7 +28,9 @@ def profile_text(evaluation: Mapping[str, Any]) -> str:
     out fits behind them; no line is ever cut off, names and reasons are shortened before.
     """
     profile = evaluation["profile"]
-    head = [_title(evaluation), *_call(evaluation), f"Hardware counters: {_counters(profile)}"]
+    head = [_title(evaluation), *_call(evaluation)]
+    if profile.get("counter_status") not in _SILENT:
+        head.append(f"Hardware counters: {_counters(profile)}")
     if profile.get("work_message"):
         head.append(f"Work of kernels: {_short(profile['work_message'])}")
     ranked = sorted(evaluation["launches"], key=lambda item: -(item.get("time_share") or 0.0))
@@ -63,11 +67,11 @@ def _call(evaluation: Mapping[str, Any]) -> list[str]:
     least, share = profile.get("least_work"), profile.get("roofline_share")
     parts = ["latency unknown" if median_us is None else f"{median_us:.2f} µs"]
     if share is not None:
-        parts.append(f"roofline {share:.0%}: the least time of what the task needs at these ceilings ÷ the call's")
+        parts.append(f"roofline {share:.0%} (the least time of what the task needs at these ceilings, by the call's)")
     if least:
         flops = least["product_flops"] + least["other_flops"]
-        parts.append(f"it needs {_rate(least['bytes'], 'B')} and {_rate(flops, 'FLOP')}")
-    if "bytes_per_second" in profile:
+        parts.append(f"the task needs {_rate(least['bytes'], 'B')} and {_rate(flops, 'FLOP')}")
+    if "bytes_per_second" in profile and "flops_per_second" in profile:
         parts.append(f"that is {_rate(profile['bytes_per_second'], 'B/s')} and {_rate(profile['flops_per_second'], 'FLOP/s')}")
     lines = [f"Call: {'; '.join(parts)}."]
     return lines + ([f"Limited by: {profile['limit']}"] if profile.get("limit") else [])

@@ -1,5 +1,7 @@
 """What a call does with its device, from what was measured, estimated and counted."""
 
+import json
+
 import pytest
 from adaexplore_evaluator.devices.cpu.ceilings import Work
 from adaexplore_evaluator.profiles import profiled, with_work
@@ -70,7 +72,7 @@ def test_an_estimate_keeps_its_bounds_and_shares_its_time_among_launches(evaluat
     found = profiled(evaluation(slow, fast, device="CPU", status="ESTIMATED", median_us=40.0), ceilings, least)
     assert [item["time_share"] for item in found["launches"]] == [0.75, 0.25]
     assert [item["bound_by"] for item in found["launches"]] == ["l2", "launch"]
-    assert found["profile"]["limit"] == "L2 bandwidth bounds 75% of the time."
+    assert found["profile"]["limit"] == "L2 bandwidth in 75% of the time."
     assert found["profile"]["ceilings"]["measured"] is False
     assert found["profile"]["counter_status"] == "COUNTER_STATUS_NOT_ON_DEVICE"
 
@@ -141,3 +143,17 @@ def test_several_operators_are_not_told_apart_among_library_kernels(evaluation, 
     operators = [present(launch(name, **LIBRARY, dram_bytes=8e6)) for name in ("aten.mm", "aten.relu")]
     found = with_work(measured, evaluation(*operators, device="CPU"))
     assert "1 library kernels of 2 operators" in found["profile"]["work_message"]
+
+
+@pytest.mark.parametrize(("latency_us", "moved"), [(1e-320, 1e9), (1e-3, 1e308), (1e300, 1e-300), (0.0, 1e9)])
+def test_absurd_figures_of_a_candidates_process_are_no_rates(evaluation, launch, ceilings, least, latency_us, moved):
+    found = profiled(evaluation(launch(latency_us=latency_us, dram_bytes=moved, flops=moved, grid=[0, -1])), ceilings, least)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    json_format.ParseDict(found, evaluation_pb2.Evaluation())
+
+
+def test_counters_are_spoken_of_where_somebody_asked_for_them(evaluation, launch, ceilings, least):
+    asked = {"counter_status": "COUNTER_STATUS_NOT_PERMITTED", "counter_message": "for the administrator only"}
+    text = profiled(evaluation(launch(), profile=asked), ceilings, least)["profile"]["text"]
+    assert "Hardware counters: not permitted here; for the administrator only" in text
+    assert "Hardware counters" not in profiled(evaluation(launch()), ceilings, least)["profile"]["text"]
