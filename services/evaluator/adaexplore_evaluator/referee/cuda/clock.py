@@ -65,12 +65,12 @@ class Rounds:
         slots: Slots of a long round.
         cold: Whether a round's inputs exceed the caches, so that none is read from them.
         not_captured: Why there are no graphs; empty if there are.
+        first_look: Whether they ended after a first look, since the subject is far behind the best baseline.
         caches: Latency with cold and with warm caches, of a captured subject whose answers are checked.
         span_us: Time of one call between first start and last end, as the profiler in the runner's own process says; 0 if unknown.
         kernels: Name, calls and total microseconds of the kernels of the profiled calls, the longest first.
         profiled: Calls that were profiled.
         nodes: Kernels and copies of one call, as its graph has them; 0 if unknown.
-        first_look: Whether they ended after a first look, since the subject is far behind the best baseline.
 
     """
 
@@ -81,10 +81,10 @@ class Rounds:
     not_captured: str = ""
     span_us: float = 0.0
     kernels: tuple[Kernel, ...] = ()
+    first_look: bool = False
     caches: CacheTimes = field(default_factory=CacheTimes)
     profiled: int = 0
     nodes: float = 0.0
-    first_look: bool = False
 
     @property
     def samples_us(self) -> tuple[float, ...]:
