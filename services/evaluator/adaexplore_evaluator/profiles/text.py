@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 MOST_CHARACTERS: Final = 1500
-_LINE_CHARACTERS: Final = 300
+_REASON_CHARACTERS: Final = 160
 _NAME_CHARACTERS: Final = 60
 # Of counters that nobody could or would read there is nothing to say to a model.
 _SILENT: Final = ("COUNTER_STATUS_NOT_ASKED", "COUNTER_STATUS_NOT_ON_DEVICE")
@@ -102,7 +102,7 @@ def _kernel(item: Mapping[str, Any], profile: Mapping[str, Any]) -> str:
     counted = next((found for found in profile.get("counters") or [] if found["kernel_name"] == item.get("name")), None)
     parts += [_counted(counted["values"])] if counted else []
     limit = f"; bound by {item['limit']}" if item.get("limit") else ""
-    return _short(f"- {name} ×{item.get('count', 1)}: {', '.join(part for part in parts if part)}{limit}")
+    return f"- {name} ×{item.get('count', 1)}: {', '.join(part for part in parts if part)}{limit}"
 
 
 def _occupancy(item: Mapping[str, Any]) -> str:
@@ -141,5 +141,5 @@ def _rate(value: float, unit: str) -> str:
     return f"{value:.3g} {unit}".strip()
 
 
-def _short(text: str, most: int = _LINE_CHARACTERS) -> str:
+def _short(text: str, most: int = _REASON_CHARACTERS) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -6,7 +6,7 @@ import pytest
 from adaexplore_evaluator.devices.cpu.ceilings import Work
 from adaexplore_evaluator.profiles import profiled, with_work
 from adaexplore_evaluator.profiles.launches import bound_by
-from adaexplore_evaluator.profiles.text import MOST_CHARACTERS
+from adaexplore_evaluator.profiles.text import COUNTERS, MOST_CHARACTERS
 from google.protobuf import json_format
 
 from adaexplore.types.v1 import evaluation_pb2
@@ -157,3 +157,19 @@ def test_counters_are_spoken_of_where_somebody_asked_for_them(evaluation, launch
     text = profiled(evaluation(launch(), profile=asked), ceilings, least)["profile"]["text"]
     assert "Hardware counters: not permitted here; for the administrator only" in text
     assert "Hardware counters" not in profiled(evaluation(launch()), ceilings, least)["profile"]["text"]
+
+
+def test_no_line_of_a_kernel_is_cut_off_beside_long_reasons_and_counters(evaluation, launch, ceilings, least):
+    name = "k" * 200
+    values = dict.fromkeys(COUNTERS, 123456789.0)
+    read = {"counter_status": "COUNTER_STATUS_READ", "counters": [{"kernel_name": name, "launches": 1, "values": values}]}
+    item = launch(name, latency_us=125.0, dram_bytes=4e8, flops=1e8, registers=255, shared_bytes=100_000, spill_bytes=4096)
+    found = profiled(evaluation(item, launch("other"), profile={**read, "work_message": "w" * 400}), ceilings, least)
+    text = found["profile"]["text"]
+    assert len(text) <= MOST_CHARACTERS
+    (line,) = [part for part in text.splitlines() if part.startswith("- k")]
+    assert line.count("…") == 1, "the name's own"
+    assert "warp instructions 123 M" in line
+    assert line.endswith("of its ceiling")
+    refused = {"counter_status": "COUNTER_STATUS_FAILED", "counter_message": "c" * 400, "work_message": "w" * 400}
+    assert "- other ×1" in profiled(evaluation(item, launch("other"), profile=refused), ceilings, least)["profile"]["text"]
