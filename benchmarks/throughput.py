@@ -34,6 +34,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from google.protobuf import duration_pb2
+
 from adaexplore.client.evaluator import EvaluatorClient
 from adaexplore.evaluator.v1 import evaluator_pb2 as pb
 from adaexplore.testing.servers import running_fleet
@@ -62,6 +64,7 @@ DEEDS = (
     "subprocess.Popen(['/bin/sleep', '600']); return _inputs[0]",
 )
 _LIMIT_S = 1800.0
+_HOSTILE_S = 10
 
 
 @dataclass(frozen=True)
@@ -115,13 +118,15 @@ def with_hostile(items: Sequence[Item], seed: int) -> list[Item]:
 
 
 def request_of(item: Item, device: str) -> pb.EvaluateKernelRequest:
-    """What our server is asked."""
+    """What our server is asked; a hostile candidate gets less time, of which one that hangs takes all."""
+    limit = duration_pb2.Duration(seconds=_HOSTILE_S)
     return pb.EvaluateKernelRequest(
         task=task_pb2.Task(name=item.task.name, source=item.task.read_text()),
         kernel=kernel_pb2.Kernel(source=item.source),
         device=kernel_pb2.DeviceSpec(kind=kernel_pb2.DeviceKind.Value(f"DEVICE_KIND_{device.upper()}")),
         state_mode=pb.STATE_MODE_SEEDED,
         cache_mode=pb.CACHE_MODE_BYPASS,
+        limits=None if item.good else pb.PhaseLimits(setup=limit, compile=limit, check=limit),
     )
 
 
