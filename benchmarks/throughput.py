@@ -130,7 +130,7 @@ def request_of(item: Item, device: str) -> pb.EvaluateKernelRequest:
     )
 
 
-def ours(client: EvaluatorClient, items: Sequence[Item], options: argparse.Namespace, name: str = "ours") -> Side:
+def ours(client: EvaluatorClient, items: Sequence[Item], options: argparse.Namespace, name: str) -> Side:
     """The stream through a server."""
     side = Side(name)
 
@@ -148,6 +148,22 @@ def ours(client: EvaluatorClient, items: Sequence[Item], options: argparse.Names
         for spent in evaluation.phase_times if item.good else ():
             phase = evaluation_pb2.Phase.Name(spent.phase).removeprefix("PHASE_").lower()
             side.stages[phase] += spent.elapsed.ToNanoseconds() / 1e9
+    return side
+
+
+def served(name: str, items: Sequence[Item], options: argparse.Namespace) -> Side:
+    """The stream through a server of its own, which knows no task yet; told."""
+    flags = ["--workers", str(options.workers), "--gpu-workers", str(options.workers)]
+    with (
+        tempfile.TemporaryDirectory() as state,
+        running_fleet(Path(state), ("evaluator",), {"evaluator": flags}) as fleet,
+        EvaluatorClient(fleet.address("evaluator")) as client,
+    ):
+        client.list_devices(pb.ListDevicesRequest(), 300)
+        side = ours(client, items, options, name)
+    tell(side)
+    in_stages = sum(side.stages.values()) / side.elapsed_s / options.workers
+    print(f"    workers are in one of these stages of good candidates for {in_stages:.0%} of the time", flush=True)
     return side
 
 
@@ -208,21 +224,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     items = stream(options.tasks, options.kernels, options.count)
-    with tempfile.TemporaryDirectory() as state:
-        flags = ["--workers", str(options.workers), "--gpu-workers", str(options.workers)]
-        with (
-            running_fleet(Path(state), ("evaluator",), {"evaluator": flags}) as fleet,
-            EvaluatorClient(fleet.address("evaluator")) as client,
-        ):
-            client.list_devices(pb.ListDevicesRequest(), 300)
-            mine = ours(client, items, options)
-            tell(mine)
-            in_stages = sum(mine.stages.values()) / mine.elapsed_s / options.workers
-            print(f"    workers are in one of these stages for {in_stages:.0%} of the time")
-            if options.hostile:
-                beside = ours(client, with_hostile(items, options.seed), options, "ours, hostile")
-                tell(beside)
-                print(f"good candidates beside hostile ones: {beside.a_minute / mine.a_minute:.2f} of the clean stream's rate")
+    mine = served("ours", items, options)
+    if options.hostile:
+        beside = served("ours, hostile", with_hostile(items, options.seed), options)
+        print(f"good candidates beside hostile ones: {beside.a_minute / mine.a_minute:.2f} of the clean stream's rate")
     fresh = separate("fresh", items, lambda task, kernel: alone("fresh_judge.py", task, kernel, options.device))
     tell(fresh)
     print(f"ours ÷ fresh: {mine.a_minute / fresh.a_minute:.2f}")
