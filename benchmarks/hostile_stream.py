@@ -85,11 +85,11 @@ KINDS = {
 }
 
 
-def stream(each: int, seed: int) -> list[tuple[str, str]]:
+def stream(good: int, hostile: int, seed: int) -> list[tuple[str, str]]:
     """Kind and source of every candidate, shuffled; no two sources are the same."""
     names = list(KINDS)
-    found = [("good", GOOD.format(wild="", before=f"number = {number}", block=256 << number % 3)) for number in range(each)]
-    for number in range(each):
+    found = [("good", GOOD.format(wild="", before=f"number = {number}", block=256 << number % 3)) for number in range(good)]
+    for number in range(hostile):
         name = names[number % len(names)]
         before = f"number = {number}\n        {KINDS[name].before}"
         found.append((name, GOOD.format(wild=KINDS[name].wild, before=before, block=256)))
@@ -97,12 +97,12 @@ def stream(each: int, seed: int) -> list[tuple[str, str]]:
     return found
 
 
-def judged(client: EvaluatorClient, source: str, device: str) -> tuple[str, str, float]:
-    """Verdict, cause and seconds of one candidate."""
+def judged(client: EvaluatorClient, source: str, device: str, task: str = TASK) -> tuple[str, str, float]:
+    """Verdict, cause and seconds of one candidate of a task."""
     start_s = time.monotonic()
     second = duration_pb2.Duration(seconds=10)
     request = pb.EvaluateKernelRequest(
-        task=task_pb2.Task(name="scale.py", source=TASK),
+        task=task_pb2.Task(name="scale.py", source=task),
         kernel=kernel_pb2.Kernel(source=source),
         device=kernel_pb2.DeviceSpec(kind=kernel_pb2.DeviceKind.Value(f"DEVICE_KIND_{device.upper()}")),
         limits=pb.PhaseLimits(setup=second, compile=second, check=second),
@@ -159,7 +159,7 @@ def main() -> None:
                     wrong.append(f"{kind}: {verdict} {cause}")
 
             with ThreadPoolExecutor(options.workers) as threads:
-                list(threads.map(one, stream(options.each, options.seed)))
+                list(threads.map(one, stream(options.each, options.each, options.seed)))
             folders = len(list(scratch.iterdir()))
             sleepers = subprocess.run(["pgrep", "-fc", "/bin/sleep 600"], capture_output=True, text=True, check=False).stdout.strip()
             grown_mib = gpu_memory_mib() - memory_mib

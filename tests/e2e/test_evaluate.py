@@ -124,3 +124,18 @@ def test_the_doctor_tells_how_candidates_are_held(adaexplore, evaluator_address)
     facts = adaexplore("doctor", "--json", environ={"ADAEXPLORE_ADDRESS_EVALUATOR": evaluator_address}).json
     assert facts["sandbox_level"].startswith(("namespaces", "process"))
     assert facts["process_limit"].startswith("kernel" if usable_groups() else "monitor")
+
+
+def test_a_profile_says_what_the_kernel_does_with_the_device(adaexplore, evaluator_address, task_file, kernel_file):
+    environ = {"ADAEXPLORE_ADDRESS_EVALUATOR": evaluator_address}
+    done = adaexplore("profile", task_file, kernel_file, "--json", environ=environ)
+    assert done.code == 0, done.out + done.err
+    told = done.json["profile"]
+    assert told["roofline_share"] > 0
+    assert told["counter_status"] == "NOT_ON_DEVICE"
+    assert done.json["launches"][0]["registers"] > 0
+    words = adaexplore("profile", task_file, kernel_file, environ=environ)
+    assert told["text"] in words.out
+    kernel_file.write_text(kernel_file.read_text().replace("0.044715", "0.055715"))
+    wrong = adaexplore("profile", task_file, kernel_file, "--json", environ=environ)
+    assert (wrong.code, wrong.json["verdict"], wrong.json["profile"]) == (4, "FAILED", None)

@@ -225,3 +225,51 @@ def test_a_noisy_neighbour_leaves_the_verdict_and_takes_the_latency(client):
     assert found.timing.status == evaluation_pb2.TIMING_STATUS_INCONCLUSIVE
     assert found.timing.cause in (evaluation_pb2.TIMING_CAUSE_NOISE, evaluation_pb2.TIMING_CAUSE_CLOCKS_DISAGREE)
     assert found.timing.explanation
+
+
+def test_a_profile_on_a_gpu_has_measured_ceilings_and_the_work_of_its_kernels(client):
+    task = task_pb2.Task(name="large_scale.py", source=source("tasks", "large_scale"))
+    request = pb.ProfileKernelRequest(task=task, kernel=kernel_pb2.Kernel(source=source("kernels", "scale")), device=CUDA)
+    found = list(client.profile_kernel(request, 500))[-1].evaluation
+    assert verdict_of(found) == PASSED, found.failure
+    told, launch = found.profile, max(found.launches, key=lambda item: item.time_share)
+    assert told.ceilings.measured
+    assert 1e11 < told.ceilings.bytes_per_second < 1e13
+    assert launch.registers > 0
+    assert 0 < launch.occupancy <= 1
+    assert not told.work_message
+    assert 0.3 < launch.roofline_share < 1.2
+    assert launch.bound_by == "dram"
+    assert told.counter_status in (
+        evaluation_pb2.COUNTER_STATUS_READ,
+        evaluation_pb2.COUNTER_STATUS_NOT_PERMITTED,
+        evaluation_pb2.COUNTER_STATUS_NOT_INSTALLED,
+    )
+    assert told.counter_message or told.counters
+    assert len(told.text) <= 1500
+
+
+def test_an_evaluation_that_passes_on_a_gpu_carries_its_profile(client):
+    found = evaluate(client, CASES["a copy of twenty megabytes"])
+    assert found.profile.ceilings.measured
+    assert found.profile.bytes_per_second > 0
+    assert found.profile.counter_status == evaluation_pb2.COUNTER_STATUS_NOT_ASKED
+    assert "Limited by" in found.profile.text
+
+
+def test_a_candidate_far_behind_the_best_baseline_gets_a_first_look(client):
+    once = source("kernels", "scale")
+    launch = "scale_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)"
+    often = once.replace(f"    {launch}\n", f"    for _ in range(9):\n        {launch}\n")
+    assert often != once
+    task = task_pb2.Task(name="large_scale.py", source=source("tasks", "large_scale"))
+    found = []
+    for text in (once, often):
+        request = pb.EvaluateKernelRequest(task=task, kernel=kernel_pb2.Kernel(source=text), device=CUDA, cache_mode=pb.CACHE_MODE_BYPASS)
+        found.append(list(client.evaluate_kernel(request, 280))[-1].evaluation)
+        assert verdict_of(found[-1]) == PASSED, found[-1].failure
+    assert [item.timing.first_look for item in found] == [False, True]
+    assert found[1].timing.speedup < 1 / 3
+    families = [{check.family for check in item.checks} for item in found]
+    assert families[0] == families[1]
+    assert "A first look" in found[1].timing.explanation

@@ -11,7 +11,9 @@ from typing import Generic, Protocol, TypeVar
 
 from adaexplore.runtime.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
 from adaexplore.runtime.sources import kernel_digest
+from adaexplore_evaluator.devices.cpu.datasheet import known_targets
 from adaexplore_evaluator.domain import CompileJob, DescribeJob, EvaluateJob, JsonObject
+from adaexplore_evaluator.profiles import with_work
 
 _KeyT = TypeVar("_KeyT", bound=Hashable)
 _ValueT = TypeVar("_ValueT")
@@ -203,6 +205,8 @@ class Admission:
     async def _work(self, job: EvaluateJob, work: _Work) -> JsonObject:
         try:
             found = await self._workers.do(job.to_json(), job.task.digest, lambda phase, message: work.tell(Stage(phase, message)))
+            if job.profile and found.get("verdict") == "VERDICT_PASSED":
+                found = await self._with_work(job, found, work)
             result: JsonObject = {**found, "kernel_digest": kernel_digest(job.kernel)}
             if _lasting(result):
                 self._results.put(job.key, result)
@@ -212,6 +216,13 @@ class Admission:
         finally:
             self._forget(job, work)
             work.tell(None)
+
+    async def _with_work(self, job: EvaluateJob, found: JsonObject, work: _Work) -> JsonObject:
+        """A measured Evaluation with the bytes and operations of its kernels, which the cpu device counts."""
+        if job.place.target not in known_targets():
+            return with_work(found, {"cause": f"there is no datasheet of {job.place.target}"})
+        work.tell(Stage("COMPILE", "counting the work of its kernels"))
+        return with_work(found, await self._workers.do(job.to_counting_json(), job.task.digest, lambda _phase, _message: None))
 
     def _forget(self, job: EvaluateJob, work: _Work) -> None:
         if self._in_flight.get(job.request_id) is work:

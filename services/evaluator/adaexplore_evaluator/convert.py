@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from google.protobuf import duration_pb2, json_format
@@ -85,6 +86,15 @@ def evaluate_job(
     )
 
 
+def profile_job(
+    message: pb.ProfileKernelRequest, defaults: domain.PhaseBudgets, longest_s: float, gpus: Sequence[Gpu] = ()
+) -> domain.EvaluateJob:
+    """The job that a request describes: on the cpu device the same as an evaluation's; raises as `evaluate_job` does."""
+    fields = {field.name: value for field, value in message.ListFields()}
+    job = evaluate_job(pb.EvaluateKernelRequest(**fields), defaults, longest_s, gpus)
+    return replace(job, profile=job.place.device == "cuda")
+
+
 def describe_job(message: pb.DescribeTaskRequest, gpus: Sequence[Gpu] = ()) -> domain.DescribeJob:
     """The job that a request describes; raises as `evaluate_job` does."""
     return domain.DescribeJob(_task(message.task), _place(message.device, gpus))
@@ -111,6 +121,13 @@ def stage(phase: str, message: str) -> pb.EvaluateKernelResponse:
     """A progress message of an EvaluateKernel stream."""
     number = evaluation_pb2.Phase.Value(f"PHASE_{phase}")
     return pb.EvaluateKernelResponse(progress=pb.EvaluationProgress(phase=number, message=message))
+
+
+def profile_event(event: pb.EvaluateKernelResponse) -> pb.ProfileKernelResponse:
+    """A message of a ProfileKernel stream, from the same of an EvaluateKernel stream."""
+    if event.HasField("progress"):
+        return pb.ProfileKernelResponse(progress=event.progress)
+    return pb.ProfileKernelResponse(evaluation=event.evaluation)
 
 
 def described(result: domain.JsonObject) -> pb.DescribeTaskResponse:

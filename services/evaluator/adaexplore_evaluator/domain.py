@@ -94,6 +94,7 @@ class EvaluateJob:
         use_cache: Whether a cached result may answer.
         budgets: Time limits.
         sanitizer: Tool of compute-sanitizer for a candidate that passes; empty for none.
+        profile: Whether one that passes is looked at more closely, which only a real device needs.
 
     """
 
@@ -105,13 +106,14 @@ class EvaluateJob:
     use_cache: bool
     budgets: PhaseBudgets
     sanitizer: str = ""
+    profile: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
         """What decides the result; software versions are those of this process and need no place in it."""
         limits = ",".join(f"{value:g}" for value in vars(self.budgets).values())
         place = ",".join(str(part) for part in vars(self.place).values())
-        return kernel_digest(self.kernel), self.task.digest, place, self.state_mode.value, limits, self.sanitizer
+        return kernel_digest(self.kernel), self.task.digest, place, self.state_mode.value, limits, self.sanitizer, str(self.profile)
 
     def to_json(self) -> JsonObject:
         """The job as a referee takes it."""
@@ -123,7 +125,12 @@ class EvaluateJob:
             "state_mode": self.state_mode.value,
             "limits": dict(vars(self.budgets)),
             "sanitizer": self.sanitizer,
+            "profile": self.profile,
         }
+
+    def to_counting_json(self) -> JsonObject:
+        """The job of counting, without a GPU, what the candidate's launches do at full shape."""
+        return self.to_json() | {"job": "count", "device": "cpu", "gpu": None}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from adaexplore.evaluator.v1 import evaluator_pb2_grpc
 from adaexplore_evaluator import convert
 from adaexplore_evaluator.admission import Admission, Stage
 from adaexplore_evaluator.config import EvaluatorConfig
+from adaexplore_evaluator.domain import EvaluateJob
 from adaexplore_evaluator.sites import Sites
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -39,7 +40,15 @@ class EvaluatorServicer(evaluator_pb2_grpc.EvaluatorServiceServicer):
 
     async def EvaluateKernel(self, request: pb.EvaluateKernelRequest, context: Context) -> AsyncIterator[pb.EvaluateKernelResponse]:
         """Stream stages, then the one Evaluation; the work ends as soon as its last caller is gone."""
-        job = convert.evaluate_job(request, self._config.budgets, self._config.longest_phase_s, self._gpus)
+        async for event in self._events(convert.evaluate_job(request, self._config.budgets, self._config.longest_phase_s, self._gpus)):
+            yield event
+
+    async def ProfileKernel(self, request: pb.ProfileKernelRequest, context: Context) -> AsyncIterator[pb.ProfileKernelResponse]:
+        """Stream stages, then the one Evaluation with its profile; the work ends as soon as its last caller is gone."""
+        async for event in self._events(convert.profile_job(request, self._config.budgets, self._config.longest_phase_s, self._gpus)):
+            yield convert.profile_event(event)
+
+    async def _events(self, job: EvaluateJob) -> AsyncIterator[pb.EvaluateKernelResponse]:
         async for event in self._admission.evaluate(job):
             yield convert.stage(event.phase, event.message) if isinstance(event, Stage) else convert.evaluation(event)
 

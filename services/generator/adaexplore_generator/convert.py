@@ -301,6 +301,7 @@ def _feedback(message: evaluation_pb2.Evaluation) -> domain.Feedback:
         explanation=timing.explanation,
         roofline_share=timing.roofline_share if timing.HasField("roofline_share") else None,
         launches=tuple(_launch(item) for item in message.launches),
+        profile=message.profile.text,
     )
 
 

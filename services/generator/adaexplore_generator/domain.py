@@ -111,6 +111,7 @@ class Feedback:
     explanation: str = ""
     roofline_share: float | None = None
     launches: tuple[Launch, ...] = ()
+    profile: str = ""
 
     @property
     def passed(self) -> bool:

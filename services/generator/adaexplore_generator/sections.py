@@ -154,7 +154,8 @@ def feedback_text(feedback: Feedback | None, budgets: Budgets) -> str:
     if feedback is None:
         return "Not judged yet."
     if feedback.passed:
-        said = [_latency(feedback), *_position(feedback), *_launches(feedback.launches)]
+        # A profile holds all of the rest, within a length of its own.
+        said = [_latency(feedback), *([feedback.profile] if feedback.profile else [*_position(feedback), *_launches(feedback.launches)])]
         return cut("\n".join(said), budgets.feedback, tail_share=0.0)
     where = f" at line {feedback.line}" if feedback.line else ""
     head = f"{feedback.verdict} ({feedback.cause or 'no cause'}) in phase {feedback.phase.lower() or 'unknown'}{where}: {feedback.message}"

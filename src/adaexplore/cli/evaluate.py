@@ -86,7 +86,7 @@ def _judge_one(item: Candidate, spec: kernel_pb2.DeviceSpec, timeout: float, sta
     if json_output:
         print_json(evaluation_json(evaluation) | {"task": str(item.task), "kernel": str(item.kernel)})
     else:
-        _print(evaluation, item.task, item.kernel)
+        print_verdict(evaluation, item.task, item.kernel)
     return int(exit_code(evaluation.verdict))
 
 
@@ -132,7 +132,8 @@ def _events(
     return client.evaluate_kernel(request, timeout_s=timeout_s)
 
 
-def _print(evaluation: evaluation_pb2.Evaluation, task: Path, kernel: Path) -> None:
+def print_verdict(evaluation: evaluation_pb2.Evaluation, task: Path, kernel: Path) -> None:
+    """Print the verdict with its latency, and what is wrong where."""
     console = Console(highlight=False, soft_wrap=True)
     colour = "green" if evaluation.verdict == evaluation_pb2.VERDICT_PASSED else "red"
     where = f"{evaluation.platform.device_name}, {evaluation.platform.target}, sandbox: {evaluation.platform.sandbox_level}"

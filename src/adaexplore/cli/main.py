@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from adaexplore.cli import answering, audit, db, doctor, evaluate, lab, optimize, rules, search, serve
+from adaexplore.cli import answering, audit, db, doctor, evaluate, lab, optimize, profile, rules, search, serve
 from adaexplore.cli.failures import ExitCode, exit_with, print_error
 
 # Typer carries its own copy of click from some version on; its base error is found through the one it exports.
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command("optimize")(optimize.optimize)
 app.command("evaluate")(evaluate.evaluate)
+app.command("profile")(profile.profile)
 app.command("audit")(audit.audit)
 app.command("serve")(serve.serve)
 app.add_typer(db.app, name="db")

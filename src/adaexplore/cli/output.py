@@ -60,6 +60,7 @@ def timing_json(timing: evaluation_pb2.Timing) -> Json:
         "warm_us": optional(timing, "warm_us"),
         "setup_us": optional(timing, "setup_us"),
         "roofline_share": optional(timing, "roofline_share"),
+        "first_look": timing.first_look,
         "baselines": {(enum_name(evaluation_pb2.BaselineKind, b.kind) or "").lower(): b.median_us for b in timing.baselines},
         "explanation": timing.explanation or None,
     }
@@ -93,6 +94,27 @@ def evaluation_json(evaluation: evaluation_pb2.Evaluation) -> Json:
     }
 
 
+def profile_json(evaluation: evaluation_pb2.Evaluation) -> Json | None:
+    """Return what a call does with its device, beside what `launches` say; None if the candidate did not pass."""
+    if not evaluation.HasField("profile"):
+        return None
+    profile = evaluation.profile
+    return {
+        "ceilings": message_json(profile.ceilings) if profile.HasField("ceilings") else None,
+        "least_work": message_json(profile.least_work) if profile.HasField("least_work") else None,
+        "bytes_per_second": optional(profile, "bytes_per_second"),
+        "flops_per_second": optional(profile, "flops_per_second"),
+        "roofline_share": optional(profile, "roofline_share"),
+        "bound_by": profile.bound_by or None,
+        "limit": profile.limit or None,
+        "counter_status": enum_name(evaluation_pb2.CounterStatus, profile.counter_status),
+        "counter_message": profile.counter_message or None,
+        "counters": [message_json(item) for item in profile.counters],
+        "work_message": profile.work_message or None,
+        "text": profile.text,
+    }
+
+
 def verdict_words(evaluation: evaluation_pb2.Evaluation) -> str:
     """Return the verdict with its cause, for example `FAILED (NUMERIC)`."""
     verdict = enum_name(evaluation_pb2.Verdict, evaluation.verdict) or "UNKNOWN"
@@ -113,6 +135,8 @@ def timing_words(timing: evaluation_pb2.Timing) -> str:
         words += f", {timing.speedup_over_eager:.2f}× over eager"
     if timing.HasField("roofline_share"):
         words += f", {timing.roofline_share:.0%} of the measured roofline"
+    if timing.first_look:
+        words += ", at a first look"
     return words
 
 

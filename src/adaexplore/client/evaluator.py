@@ -30,6 +30,10 @@ class AsyncEvaluatorClient(AsyncClient):
         """Judges one candidate: progress messages, then exactly one Evaluation."""
         return self._stream(self._stub.EvaluateKernel, request, timeout_s)
 
+    def profile_kernel(self, request: pb.ProfileKernelRequest, timeout_s: float | None = None) -> AsyncIterator[pb.ProfileKernelResponse]:
+        """Judges one candidate, and profiles it if it passes: progress messages, then exactly one Evaluation."""
+        return self._stream(self._stub.ProfileKernel, request, timeout_s)
+
     async def compile_kernel(self, request: pb.CompileKernelRequest, timeout_s: float | None = None) -> pb.CompileKernelResponse:
         """Compiles one stand-alone Triton kernel for a target; a kernel that does not compile is a successful call."""
         return cast(pb.CompileKernelResponse, await self._unary(self._stub.CompileKernel, request, timeout_s))
@@ -59,6 +63,10 @@ class EvaluatorClient(SyncClient):
     def evaluate_kernel(self, request: pb.EvaluateKernelRequest, timeout_s: float | None = None) -> Iterator[pb.EvaluateKernelResponse]:
         """Judges one candidate: progress messages, then exactly one Evaluation."""
         return self._stream(self._stub.EvaluateKernel, request, timeout_s)
+
+    def profile_kernel(self, request: pb.ProfileKernelRequest, timeout_s: float | None = None) -> Iterator[pb.ProfileKernelResponse]:
+        """Judges one candidate, and profiles it if it passes: progress messages, then exactly one Evaluation."""
+        return self._stream(self._stub.ProfileKernel, request, timeout_s)
 
     def compile_kernel(self, request: pb.CompileKernelRequest, timeout_s: float | None = None) -> pb.CompileKernelResponse:
         """Compiles one stand-alone Triton kernel for a target; a kernel that does not compile is a successful call."""

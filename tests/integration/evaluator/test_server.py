@@ -264,3 +264,38 @@ def _command(pid):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
         return ""
+
+
+def profile(client, name, **fields):
+    request = pb.ProfileKernelRequest(task=task("scale"), kernel=kernel(name), **fields)
+    events = list(client.profile_kernel(request, 500))
+    assert [event.WhichOneof("event") for event in events].count("evaluation") == 1
+    return events[-1].evaluation
+
+
+def test_a_kernel_that_passes_is_profiled_from_the_estimate(client):
+    found = profile(client, "scale")
+    assert verdict_of(found) == "PASSED", found.failure
+    launch, told = found.launches[0], found.profile
+    assert launch.registers > 0
+    assert launch.HasField("shared_bytes")
+    assert launch.HasField("spill_bytes")
+    assert 0 < launch.occupancy <= 1
+    assert launch.time_share == pytest.approx(1.0)
+    assert launch.bytes_per_second > 0
+    assert launch.limit
+    assert told.least_work.bytes == 2 * 4 * 200 * 300
+    assert told.ceilings.bytes_per_second > 1e12
+    assert not told.ceilings.measured
+    assert 0 < told.roofline_share < 1
+    assert told.counter_status == evaluation_pb2.COUNTER_STATUS_NOT_ON_DEVICE
+    assert len(told.text) <= 1500
+    assert launch.name in told.text
+    same, _ = evaluate(client, task("scale"), kernel("scale"))
+    assert same.profile == told
+
+
+def test_a_kernel_that_fails_has_its_verdict_and_no_profile(client):
+    found = profile(client, "returns_input")
+    assert (verdict_of(found), cause_of(found)) == ("FAILED", "NUMERIC")
+    assert not found.HasField("profile")

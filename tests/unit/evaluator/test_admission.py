@@ -239,3 +239,33 @@ def test_the_oldest_entries_are_dropped_by_weight():
     recent.put("a", b"1")
     recent.put("d", b"123456")
     assert recent.get("c") == b"123"
+
+
+class Devices(Workers):
+    """A GPU that measures, and a cpu device that counts."""
+
+    async def do(self, job, task, progress):
+        self.jobs.append(job)
+        launch = {"name": "k", "registers": 32, "count": 1}
+        timing = {"status": "TIMING_STATUS_MEASURED", "median_us": 10.0}
+        platform = {"device": f"DEVICE_KIND_{job['device'].upper()}", "target": "sm_90"}
+        counted = {"dram_bytes": 2e7} if job["job"] == "count" else {"latency_us": 10.0, "time_share": 1.0}
+        return self.result | {"launches": [launch | counted], "timing": timing, "platform": platform}
+
+
+async def test_a_profile_on_a_gpu_is_measured_there_and_counted_without_one():
+    devices = Devices()
+    *stages, found = await answers(admission(devices), job(place=Place("sm_90", "cuda", 1), profile=True))
+    assert [(item["job"], item["device"], item["gpu"]) for item in devices.jobs] == [("evaluate", "cuda", 1), ("count", "cpu", None)]
+    assert found["launches"][0]["bytes_per_second"] == pytest.approx(2e12)
+    assert found["profile"]["text"]
+    assert Stage("COMPILE", "counting the work of its kernels") in stages
+
+
+async def test_only_what_passes_on_a_target_with_a_datasheet_is_counted():
+    failing = Devices({"verdict": "VERDICT_FAILED"})
+    await answers(admission(failing), job(place=Place("sm_90", "cuda"), profile=True))
+    unknown = Devices()
+    *_, found = await answers(admission(unknown), job(place=Place("sm_1", "cuda"), profile=True))
+    assert len(failing.jobs) == len(unknown.jobs) == 1
+    assert "no datasheet of sm_1" in found["profile"]["work_message"]

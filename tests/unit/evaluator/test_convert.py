@@ -205,3 +205,29 @@ def test_a_sanitizer_is_refused_where_it_cannot_run(monkeypatch):
 def test_a_sanitizer_is_part_of_what_decides_the_result():
     plain = job()
     assert dataclasses.replace(plain, sanitizer="memcheck").key != plain.key
+
+
+def profile_job(**changes):
+    fields = {"task": task_pb2.Task(source="x = 1"), "kernel": kernel_pb2.Kernel(source="y = 1")}
+    return convert.profile_job(pb.ProfileKernelRequest(**{**fields, **changes}), DEFAULTS, 600, GPUS)
+
+
+def test_a_profile_on_the_cpu_device_is_an_evaluation_and_on_a_gpu_it_is_more():
+    device = kernel_pb2.DeviceSpec(kind=kernel_pb2.DEVICE_KIND_CUDA)
+    assert profile_job().key == job().key
+    assert not profile_job().profile
+    assert profile_job(device=device).profile
+    assert profile_job(device=device).key != convert.evaluate_job(request(device=device), DEFAULTS, 600, GPUS).key
+
+
+def test_limits_and_identity_of_a_request_for_a_profile_are_those_of_an_evaluation():
+    found = profile_job(request_id="r", limits=pb.PhaseLimits(check=duration_pb2.Duration(seconds=5)), cache_mode=pb.CACHE_MODE_BYPASS)
+    assert (found.request_id, found.budgets.check_s, found.use_cache) == ("r", 5.0, False)
+    with pytest.raises(InvalidArgumentError) as error:
+        profile_job(kernel=kernel_pb2.Kernel(source=" "))
+    assert error.value.reason == "SOURCE_EMPTY"
+
+
+def test_the_messages_of_a_profile_are_those_of_an_evaluation():
+    assert convert.profile_event(convert.stage("CHECK", "comparing")).progress.message == "comparing"
+    assert convert.profile_event(convert.evaluation({"verdict": "VERDICT_FAILED"})).evaluation.verdict == evaluation_pb2.VERDICT_FAILED

@@ -293,3 +293,15 @@ def test_what_the_evaluator_says_of_roofline_and_limits_reaches_the_prompt():
     text = text_of(PROMPTS.reviewing(generate_request(message), Budgets()))
     for fact in ("Roofline: 25% of", "Limited by: l2 in 100% of the time.", "in one call: 200", "share of time 50%"):
         assert fact in text
+
+
+def test_a_profile_stands_for_launches_and_limits_in_the_prompt():
+    profile = evaluation_pb2.Profile(text="Profile, measured on a GPU.\n- k ×2: 50% of the time")
+    launch = evaluation_pb2.LaunchReport(name="k", count=2, latency_us=4.0, bound_by="l2")
+    said = evaluation_pb2.Evaluation(verdict=evaluation_pb2.VERDICT_PASSED, launches=[launch], profile=profile)
+    message = generator_pb2.GenerateKernelRequest(request_id="id", move=kernel_pb2.MOVE_LOCAL)
+    message.context.add(kernel={"source": "k = 1"}, evaluation=said)
+    text = text_of(PROMPTS.reviewing(generate_request(message), Budgets()))
+    assert "Profile, measured on a GPU.\n- k ×2: 50% of the time" in text
+    assert "Limited by" not in text
+    assert "- launch k" not in text

@@ -11,6 +11,7 @@ import torch
 
 from adaexplore_evaluator.referee import reports
 from adaexplore_evaluator.referee.clock import CHECK, COMPILE, SETUP, TASK, TIMING, PhaseClock
+from adaexplore_evaluator.referee.counting import counting_judge
 from adaexplore_evaluator.referee.fleet import Fleet
 from adaexplore_evaluator.referee.reference import TaskSource
 from adaexplore_evaluator.referee.rounds import Judge, Judgement, Options
@@ -78,6 +79,7 @@ class Jobs:
         self._now_s = now_s
         self._tasks = tasks or TaskBook(fleet, settings.task_memory_bytes, settings.judged_elements)
         self._judge = judge or Judge(fleet, now_s)
+        self._counter = counting_judge(fleet, now_s)
         self._snippets = SnippetCompiler(fleet, now_s)
         self.current: int | None = None
 
@@ -92,8 +94,8 @@ class Jobs:
         try:
             if cancelled():
                 raise JobCancelledError
-            work = {"evaluate": self._evaluate, "describe": self._describe, "compile": self._compile}[job["job"]]
-            return work(job, progress, cancelled)
+            known = {"evaluate": self._evaluate, "describe": self._describe, "compile": self._compile, "count": self._count}
+            return known[job["job"]](job, progress, cancelled)
         finally:
             self.current = None
 
@@ -113,10 +115,7 @@ class Jobs:
         }
 
     def _evaluate(self, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
-        limits = job["limits"]
-        budgets_s = {TASK: self._settings.task_s, SETUP: limits["setup_s"], COMPILE: limits["compile_s"]}
-        budgets_s |= {CHECK: limits["check_s"], TIMING: limits["timing_s"]}
-        options = Options(job["target"], job["state_mode"] == "seeded", budgets_s)
+        options, budgets_s = self._options(job)
 
         def judged() -> JsonObject:
             clock = PhaseClock(budgets_s, self._now_s, progress)
@@ -127,6 +126,24 @@ class Jobs:
             return reports.evaluation(task, judgement, self.platform(job["target"]))
 
         return unless_killed(judged, cancelled)
+
+    def _count(self, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
+        """An Evaluation whose launches hold their work at full shape; its verdict says only whether they could be counted."""
+        options, budgets_s = self._options(job)
+
+        def counted() -> JsonObject:
+            clock = PhaseClock(budgets_s, self._now_s, progress)
+            task = self._task(job, clock, cancelled)
+            judgement = self._counter.judge(task, job["kernel"], options, clock, cancelled)
+            return reports.evaluation(task, judgement, self.platform(job["target"]))
+
+        return unless_killed(counted, cancelled)
+
+    def _options(self, job: dict[str, Any]) -> tuple[Options, dict[str, float]]:
+        limits = job["limits"]
+        budgets_s = {TASK: self._settings.task_s, SETUP: limits["setup_s"], COMPILE: limits["compile_s"]}
+        budgets_s |= {CHECK: limits["check_s"], TIMING: limits["timing_s"]}
+        return Options(job["target"], job["state_mode"] == "seeded", budgets_s), budgets_s
 
     def _smaller(
         self, task: PreparedTask, judgement: Judgement, source: str, options: Options, clock: PhaseClock, cancelled: Callable[[], bool]

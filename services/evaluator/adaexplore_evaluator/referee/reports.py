@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from adaexplore_evaluator.profiles import profiled
 from adaexplore_evaluator.referee.audit import Audit
 from adaexplore_evaluator.referee.rounds import Judgement
 from adaexplore_evaluator.referee.tasks import PreparedTask
-from adaexplore_evaluator.referee.timing import BaselineReport, LaunchReport, Timing
+from adaexplore_evaluator.referee.timing import BaselineReport, LaunchReport, Timing, least_of
 from adaexplore_evaluator.referee.verdicts import Failure
 from adaexplore_evaluator.runner.frames import JsonObject
 
 _LAUNCH_FIELDS = (
     *("name", "count", "registers", "spill_bytes", "shared_bytes", "warps", "occupancy", "dram_bytes", "flops", "latency_us"),
-    *("bound_by", "time_share"),
+    *("bound_by", "time_share", "product_flops"),
 )
 _GRAPH_FIELDS = ("values", "calls", "outputs")
 
@@ -38,8 +39,8 @@ def evaluation(task: PreparedTask, judgement: Judgement, platform: JsonObject) -
         "phase_times": [{"phase": f"PHASE_{phase}", "elapsed": f"{seconds:.6f}s"} for phase, seconds in judgement.spent_s.items()],
     }
     if finding is not None:
-        result |= {"cause": f"CAUSE_{finding.cause}", "failure": failure(finding.failure)}
-    return result
+        return result | {"cause": f"CAUSE_{finding.cause}", "failure": failure(finding.failure)}
+    return profiled(result, judgement.timing.ceilings, least_of(task))
 
 
 def description(task: PreparedTask, baselines: Sequence[BaselineReport], platform: JsonObject) -> JsonObject:
@@ -97,6 +98,7 @@ def timing(value: Timing) -> JsonObject:
             "warm_us": value.warm_us,
             "setup_us": value.setup_us,
             "roofline_share": value.roofline_share,
+            "first_look": value.first_look or None,
         }
     )
 

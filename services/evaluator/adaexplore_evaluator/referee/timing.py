@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from adaexplore_evaluator.devices.cpu.baseline import Baseline, BaselineKind, estimate_baselines
+from adaexplore_evaluator.devices.cpu.ceilings import Ceilings, Work, datasheet_ceilings, least_work
 from adaexplore_evaluator.devices.cpu.datasheet import datasheet
 from adaexplore_evaluator.devices.cpu.estimate import Estimate, estimate_candidate
 from adaexplore_evaluator.devices.cpu.graph import MalformedGraphError
@@ -68,6 +69,8 @@ class Timing:
         warm_us: A call whose inputs the call before had just used.
         setup_us: Building the instance and loading its state, which is no part of a call.
         roofline_share: Least time at ceilings measured on the GPU ÷ `median_us`.
+        ceilings: What the device reaches; None if that is not known.
+        first_look: Whether few samples sufficed, since the candidate is far behind the best baseline.
 
     """
 
@@ -89,6 +92,8 @@ class Timing:
     warm_us: float | None = None
     setup_us: float | None = None
     roofline_share: float | None = None
+    ceilings: Ceilings | None = None
+    first_look: bool = False
 
 
 def baselines_of(task: PreparedTask, target: str) -> tuple[tuple[Baseline, ...], str]:
@@ -100,6 +105,15 @@ def baselines_of(task: PreparedTask, target: str) -> tuple[tuple[Baseline, ...],
         return estimate_baselines(graph, target=target, precision=task.source.precision), ""
     except MalformedGraphError as error:
         return (), f"the task's operator graph cannot be estimated: {error}"
+
+
+def least_of(task: PreparedTask) -> Work | None:
+    """What the task needs at least at full shape; None where its operators are not known."""
+    graph = task.full.get("graph")
+    try:
+        return least_work(graph) if isinstance(graph, dict) else None
+    except MalformedGraphError:
+        return None
 
 
 def time_candidate(task: PreparedTask, reply: JsonObject, target: str) -> Timing:
@@ -119,7 +133,8 @@ def time_candidate(task: PreparedTask, reply: JsonObject, target: str) -> Timing
     if moved > _MOVED_BYTES:
         text = f"A call copies {moved / 1e6:.3g} MB between host and device, which is not estimated; keep the work on the device."
         return Timing("INCONCLUSIVE", "PROFILE_INCOMPLETE", baselines=baselines, explanation=text, launches=estimate.launches)
-    return _timing(estimate, baselines, reason, _floor_us(task, target))
+    ceilings = datasheet_ceilings(target, task.source.precision)
+    return replace(_timing(estimate, baselines, reason, _floor_us(task, target)), ceilings=ceilings)
 
 
 def _timing(estimate: Estimate, baselines: Sequence[Baseline], reason: str, floor_us: float) -> Timing:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+
+import torch
+from torch.cuda import profiler
 
 from adaexplore_evaluator.runner.errors import error_report
 from adaexplore_evaluator.runner.service import Fields, Role
 
 ORDER_FILE, GO_FILE, REPLY_FILE = "order.json", "go", "reply.json"
 _LOOK_S = 0.02
+# Bound before the cpu device gives torch another answer.
+_HAS_GPU = torch.cuda.is_available
 
 
 def do_order(role: Role, source: Path, shared: Path) -> None:
@@ -22,8 +29,20 @@ def do_order(role: Role, source: Path, shared: Path) -> None:
     answer: Fields = {"ok": True}
     for command in commands:
         try:
-            role.commands()[command["command"]](command)
+            with _marked() if command.get("marked") else nullcontext():
+                role.commands()[command["command"]](command)
         except BaseException as error:  # SystemExit of the file must not end the runner without an answer
             answer = {"ok": False, "error": error_report(error, role.path)}
             break
     (shared / REPLY_FILE).write_text(json.dumps(answer), encoding="utf-8")
+
+
+@contextmanager
+def _marked() -> Iterator[None]:
+    """A profiler that waits for it looks at what runs in the body, on a GPU."""
+    if not _HAS_GPU():
+        yield
+        return
+    with profiler.profile():
+        yield
+        torch.cuda.synchronize()

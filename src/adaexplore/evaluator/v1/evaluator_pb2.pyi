@@ -335,6 +335,92 @@ class EvaluateKernelResponse(_message.Message):
 Global___EvaluateKernelResponse: _TypeAlias = EvaluateKernelResponse  # noqa: Y015
 
 @_typing.final
+class ProfileKernelRequest(_message.Message):
+    """Request of ProfileKernel."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
+    KERNEL_FIELD_NUMBER: _builtins.int
+    DEVICE_FIELD_NUMBER: _builtins.int
+    STATE_MODE_FIELD_NUMBER: _builtins.int
+    CACHE_MODE_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Names this request; the same id joins the work in flight or repeats its answer. Up to 128 characters; may be empty."""
+    state_mode: Global___StateMode.ValueType
+    """How state is given to the candidate."""
+    cache_mode: Global___CacheMode.ValueType
+    """Whether the result cache may answer."""
+    @_builtins.property
+    def task(self) -> _task_pb2.Task:
+        """The task."""
+
+    @_builtins.property
+    def kernel(self) -> _kernel_pb2.Kernel:
+        """The candidate."""
+
+    @_builtins.property
+    def device(self) -> _kernel_pb2.DeviceSpec:
+        """Device to profile on; absent means the evaluator's first."""
+
+    @_builtins.property
+    def limits(self) -> Global___PhaseLimits:
+        """Time limits by phase."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        task: _task_pb2.Task | None = ...,
+        kernel: _kernel_pb2.Kernel | None = ...,
+        device: _kernel_pb2.DeviceSpec | None = ...,
+        state_mode: Global___StateMode.ValueType = ...,
+        cache_mode: Global___CacheMode.ValueType = ...,
+        limits: Global___PhaseLimits | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "kernel", b"kernel", "limits", b"limits", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_mode", b"cache_mode", "device", b"device", "kernel", b"kernel", "limits", b"limits", "request_id", b"request_id", "state_mode", b"state_mode", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileKernelRequest: _TypeAlias = ProfileKernelRequest  # noqa: Y015
+
+@_typing.final
+class ProfileKernelResponse(_message.Message):
+    """One message of the ProfileKernel stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    EVALUATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def progress(self) -> Global___EvaluationProgress:
+        """A stage was reached."""
+
+    @_builtins.property
+    def evaluation(self) -> _evaluation_pb2.Evaluation:
+        """The result; the last message."""
+
+    def __init__(
+        self,
+        *,
+        progress: Global___EvaluationProgress | None = ...,
+        evaluation: _evaluation_pb2.Evaluation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["evaluation", b"evaluation", "event", b"event", "progress", b"progress"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evaluation", b"evaluation", "event", b"event", "progress", b"progress"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["progress", "evaluation"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___ProfileKernelResponse: _TypeAlias = ProfileKernelResponse  # noqa: Y015
+
+@_typing.final
 class Artifact(_message.Message):
     """A stored artefact."""
 

@@ -47,6 +47,11 @@ class EvaluatorServiceStub(object):
                 request_serializer=adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.EvaluateKernelRequest.SerializeToString,
                 response_deserializer=adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.EvaluateKernelResponse.FromString,
                 _registered_method=True)
+        self.ProfileKernel = channel.unary_stream(
+                '/adaexplore.evaluator.v1.EvaluatorService/ProfileKernel',
+                request_serializer=adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.ProfileKernelRequest.SerializeToString,
+                response_deserializer=adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.ProfileKernelResponse.FromString,
+                _registered_method=True)
         self.CompileKernel = channel.unary_unary(
                 '/adaexplore.evaluator.v1.EvaluatorService/CompileKernel',
                 request_serializer=adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.CompileKernelRequest.SerializeToString,
@@ -87,6 +92,16 @@ class EvaluatorServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ProfileKernel(self, request, context):
+        """Judges one candidate as EvaluateKernel does, and looks closer at one that passes: progress messages, then exactly one Evaluation
+        whose `profile` and `launches` hold registers, shared memory, spills, occupancy, time, bandwidth and operations a second by kernel.
+        On a GPU it counts each kernel's bytes and operations beside the measurement, and reads hardware counters where the host permits it.
+        Errors: as EvaluateKernel. A broken stream may be retried with the same `request_id`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CompileKernel(self, request, context):
         """Compiles one stand-alone Triton kernel for a target; a kernel that does not compile is a successful call.
         Errors: as DescribeTask, and INVALID_ARGUMENT (SNIPPET_INVALID). May be retried.
@@ -122,6 +137,11 @@ def add_EvaluatorServiceServicer_to_server(servicer, server):
                     servicer.EvaluateKernel,
                     request_deserializer=adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.EvaluateKernelRequest.FromString,
                     response_serializer=adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.EvaluateKernelResponse.SerializeToString,
+            ),
+            'ProfileKernel': grpc.unary_stream_rpc_method_handler(
+                    servicer.ProfileKernel,
+                    request_deserializer=adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.ProfileKernelRequest.FromString,
+                    response_serializer=adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.ProfileKernelResponse.SerializeToString,
             ),
             'CompileKernel': grpc.unary_unary_rpc_method_handler(
                     servicer.CompileKernel,
@@ -196,6 +216,33 @@ class EvaluatorService(object):
             '/adaexplore.evaluator.v1.EvaluatorService/EvaluateKernel',
             adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.EvaluateKernelRequest.SerializeToString,
             adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.EvaluateKernelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ProfileKernel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/adaexplore.evaluator.v1.EvaluatorService/ProfileKernel',
+            adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.ProfileKernelRequest.SerializeToString,
+            adaexplore_dot_evaluator_dot_v1_dot_evaluator__pb2.ProfileKernelResponse.FromString,
             options,
             channel_credentials,
             insecure,

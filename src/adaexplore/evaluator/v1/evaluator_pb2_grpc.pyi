@@ -45,6 +45,12 @@ class EvaluatorServiceStub:
     """Judges one candidate: progress messages, then exactly one Evaluation. A kernel that fails is a successful call.
     Errors: as DescribeTask, and INVALID_ARGUMENT (DIGEST_MISMATCH). A broken stream may be retried with the same `request_id`.
     """
+    ProfileKernel: _grpc.UnaryStreamMultiCallable[_evaluator_pb2.ProfileKernelRequest, _evaluator_pb2.ProfileKernelResponse]
+    """Judges one candidate as EvaluateKernel does, and looks closer at one that passes: progress messages, then exactly one Evaluation
+    whose `profile` and `launches` hold registers, shared memory, spills, occupancy, time, bandwidth and operations a second by kernel.
+    On a GPU it counts each kernel's bytes and operations beside the measurement, and reads hardware counters where the host permits it.
+    Errors: as EvaluateKernel. A broken stream may be retried with the same `request_id`.
+    """
     CompileKernel: _grpc.UnaryUnaryMultiCallable[_evaluator_pb2.CompileKernelRequest, _evaluator_pb2.CompileKernelResponse]
     """Compiles one stand-alone Triton kernel for a target; a kernel that does not compile is a successful call.
     Errors: as DescribeTask, and INVALID_ARGUMENT (SNIPPET_INVALID). May be retried.
@@ -72,6 +78,12 @@ class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
     EvaluateKernel: _aio.UnaryStreamMultiCallable[_evaluator_pb2.EvaluateKernelRequest, _evaluator_pb2.EvaluateKernelResponse]  # type: ignore[assignment]
     """Judges one candidate: progress messages, then exactly one Evaluation. A kernel that fails is a successful call.
     Errors: as DescribeTask, and INVALID_ARGUMENT (DIGEST_MISMATCH). A broken stream may be retried with the same `request_id`.
+    """
+    ProfileKernel: _aio.UnaryStreamMultiCallable[_evaluator_pb2.ProfileKernelRequest, _evaluator_pb2.ProfileKernelResponse]  # type: ignore[assignment]
+    """Judges one candidate as EvaluateKernel does, and looks closer at one that passes: progress messages, then exactly one Evaluation
+    whose `profile` and `launches` hold registers, shared memory, spills, occupancy, time, bandwidth and operations a second by kernel.
+    On a GPU it counts each kernel's bytes and operations beside the measurement, and reads hardware counters where the host permits it.
+    Errors: as EvaluateKernel. A broken stream may be retried with the same `request_id`.
     """
     CompileKernel: _aio.UnaryUnaryMultiCallable[_evaluator_pb2.CompileKernelRequest, _evaluator_pb2.CompileKernelResponse]  # type: ignore[assignment]
     """Compiles one stand-alone Triton kernel for a target; a kernel that does not compile is a successful call.
@@ -109,6 +121,18 @@ class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_evaluator_pb2.EvaluateKernelResponse], _abc.AsyncIterator[_evaluator_pb2.EvaluateKernelResponse]]:
         """Judges one candidate: progress messages, then exactly one Evaluation. A kernel that fails is a successful call.
         Errors: as DescribeTask, and INVALID_ARGUMENT (DIGEST_MISMATCH). A broken stream may be retried with the same `request_id`.
+        """
+
+    @_abc_1.abstractmethod
+    def ProfileKernel(
+        self,
+        request: _evaluator_pb2.ProfileKernelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_evaluator_pb2.ProfileKernelResponse], _abc.AsyncIterator[_evaluator_pb2.ProfileKernelResponse]]:
+        """Judges one candidate as EvaluateKernel does, and looks closer at one that passes: progress messages, then exactly one Evaluation
+        whose `profile` and `launches` hold registers, shared memory, spills, occupancy, time, bandwidth and operations a second by kernel.
+        On a GPU it counts each kernel's bytes and operations beside the measurement, and reads hardware counters where the host permits it.
+        Errors: as EvaluateKernel. A broken stream may be retried with the same `request_id`.
         """
 
     @_abc_1.abstractmethod

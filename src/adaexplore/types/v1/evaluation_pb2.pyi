@@ -362,6 +362,46 @@ BASELINE_KIND_COMPILED: BaselineKind.ValueType  # 2
 """torch.compile."""
 Global___BaselineKind: _TypeAlias = BaselineKind  # noqa: Y015
 
+class _CounterStatus:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CounterStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CounterStatus.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COUNTER_STATUS_UNSPECIFIED: _CounterStatus.ValueType  # 0
+    """Not stated."""
+    COUNTER_STATUS_NOT_ASKED: _CounterStatus.ValueType  # 1
+    """Nobody asked: only ProfileKernel reads them."""
+    COUNTER_STATUS_READ: _CounterStatus.ValueType  # 2
+    """They were read."""
+    COUNTER_STATUS_NOT_PERMITTED: _CounterStatus.ValueType  # 3
+    """The host permits nobody but its administrator to read them."""
+    COUNTER_STATUS_NOT_INSTALLED: _CounterStatus.ValueType  # 4
+    """Nsight Compute is not installed on the evaluator's host."""
+    COUNTER_STATUS_NOT_ON_DEVICE: _CounterStatus.ValueType  # 5
+    """The device has none: it is estimated."""
+    COUNTER_STATUS_FAILED: _CounterStatus.ValueType  # 6
+    """Nsight Compute did not come to its end; `counter_message` says why."""
+
+class CounterStatus(_CounterStatus, metaclass=_CounterStatusEnumTypeWrapper):
+    """What became of reading hardware counters."""
+
+COUNTER_STATUS_UNSPECIFIED: CounterStatus.ValueType  # 0
+"""Not stated."""
+COUNTER_STATUS_NOT_ASKED: CounterStatus.ValueType  # 1
+"""Nobody asked: only ProfileKernel reads them."""
+COUNTER_STATUS_READ: CounterStatus.ValueType  # 2
+"""They were read."""
+COUNTER_STATUS_NOT_PERMITTED: CounterStatus.ValueType  # 3
+"""The host permits nobody but its administrator to read them."""
+COUNTER_STATUS_NOT_INSTALLED: CounterStatus.ValueType  # 4
+"""Nsight Compute is not installed on the evaluator's host."""
+COUNTER_STATUS_NOT_ON_DEVICE: CounterStatus.ValueType  # 5
+"""The device has none: it is estimated."""
+COUNTER_STATUS_FAILED: CounterStatus.ValueType  # 6
+"""Nsight Compute did not come to its end; `counter_message` says why."""
+Global___CounterStatus: _TypeAlias = CounterStatus  # noqa: Y015
+
 @_typing.final
 class Baseline(_message.Message):
     """Latency of the reference, in the task's class, on the same device by the same means."""
@@ -415,6 +455,7 @@ class Timing(_message.Message):
     WARM_US_FIELD_NUMBER: _builtins.int
     SETUP_US_FIELD_NUMBER: _builtins.int
     ROOFLINE_SHARE_FIELD_NUMBER: _builtins.int
+    FIRST_LOOK_FIELD_NUMBER: _builtins.int
     status: Global___TimingStatus.ValueType
     """Whether the latency is measured, estimated or unknown."""
     cause: Global___TimingCause.ValueType
@@ -447,6 +488,10 @@ class Timing(_message.Message):
     """Share of the device's roofline: the least time that the task's bytes and operations take at ceilings measured on this very GPU,
     divided by `median_us`; measured latencies only. Above 1 where the candidate computes the same with fewer operations.
     """
+    first_look: _builtins.bool
+    """True if the latency comes from a first look: each of its few samples was more than 3 times the best baseline, so that no more were
+    taken. The verdict rests on all checks as ever.
+    """
     @_builtins.property
     def baselines(self) -> _containers.RepeatedCompositeFieldContainer[Global___Baseline]:
         """The baselines the speedups refer to."""
@@ -475,10 +520,11 @@ class Timing(_message.Message):
         warm_us: _builtins.float | None = ...,
         setup_us: _builtins.float | None = ...,
         roofline_share: _builtins.float | None = ...,
+        first_look: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cold", b"_cold", "_cold_us", b"_cold_us", "_end_to_end_us", b"_end_to_end_us", "_median_us", b"_median_us", "_roofline_share", b"_roofline_share", "_setup_us", b"_setup_us", "_span_us", b"_span_us", "_speedup", b"_speedup", "_speedup_high", b"_speedup_high", "_speedup_low", b"_speedup_low", "_speedup_over_eager", b"_speedup_over_eager", "_warm_us", b"_warm_us", "cold", b"cold", "cold_us", b"cold_us", "end_to_end_us", b"end_to_end_us", "median_us", b"median_us", "roofline_share", b"roofline_share", "setup_us", b"setup_us", "span_us", b"span_us", "speedup", b"speedup", "speedup_high", b"speedup_high", "speedup_low", b"speedup_low", "speedup_over_eager", b"speedup_over_eager", "warm_us", b"warm_us"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cold", b"_cold", "_cold_us", b"_cold_us", "_end_to_end_us", b"_end_to_end_us", "_median_us", b"_median_us", "_roofline_share", b"_roofline_share", "_setup_us", b"_setup_us", "_span_us", b"_span_us", "_speedup", b"_speedup", "_speedup_high", b"_speedup_high", "_speedup_low", b"_speedup_low", "_speedup_over_eager", b"_speedup_over_eager", "_warm_us", b"_warm_us", "baselines", b"baselines", "cause", b"cause", "cold", b"cold", "cold_us", b"cold_us", "end_to_end_us", b"end_to_end_us", "explanation", b"explanation", "median_us", b"median_us", "roofline_share", b"roofline_share", "samples_us", b"samples_us", "setup_us", b"setup_us", "span_us", b"span_us", "speedup", b"speedup", "speedup_high", b"speedup_high", "speedup_low", b"speedup_low", "speedup_over_eager", b"speedup_over_eager", "status", b"status", "warm_us", b"warm_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cold", b"_cold", "_cold_us", b"_cold_us", "_end_to_end_us", b"_end_to_end_us", "_median_us", b"_median_us", "_roofline_share", b"_roofline_share", "_setup_us", b"_setup_us", "_span_us", b"_span_us", "_speedup", b"_speedup", "_speedup_high", b"_speedup_high", "_speedup_low", b"_speedup_low", "_speedup_over_eager", b"_speedup_over_eager", "_warm_us", b"_warm_us", "baselines", b"baselines", "cause", b"cause", "cold", b"cold", "cold_us", b"cold_us", "end_to_end_us", b"end_to_end_us", "explanation", b"explanation", "first_look", b"first_look", "median_us", b"median_us", "roofline_share", b"roofline_share", "samples_us", b"samples_us", "setup_us", b"setup_us", "span_us", b"span_us", "speedup", b"speedup", "speedup_high", b"speedup_high", "speedup_low", b"speedup_low", "speedup_over_eager", b"speedup_over_eager", "status", b"status", "warm_us", b"warm_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cold: _TypeAlias = _typing.Literal["cold"]  # noqa: Y015
     _WhichOneofArgType__cold: _TypeAlias = _typing.Literal["_cold", b"_cold"]  # noqa: Y015
@@ -550,6 +596,12 @@ class LaunchReport(_message.Message):
     LATENCY_US_FIELD_NUMBER: _builtins.int
     BOUND_BY_FIELD_NUMBER: _builtins.int
     TIME_SHARE_FIELD_NUMBER: _builtins.int
+    PRODUCT_FLOPS_FIELD_NUMBER: _builtins.int
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    FLOPS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    ROOFLINE_SHARE_FIELD_NUMBER: _builtins.int
+    OCCUPANCY_LIMIT_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the Triton kernel, or of the ATen operator."""
     count: _builtins.int
@@ -573,7 +625,23 @@ class LaunchReport(_message.Message):
     bound_by: _builtins.str
     """The resource that bounds it: `dram`, `l2`, `fp32`, `tensor_core`, `launch`, …."""
     time_share: _builtins.float
-    """Share of the GPU's time of one call, 0 to 1; measured latencies only."""
+    """Share of the device's time of one call, 0 to 1; absent if unknown."""
+    product_flops: _builtins.float
+    """The part of `flops` that is done in matrix products."""
+    bytes_per_second: _builtins.float
+    """Bytes moved to and from device memory in a second of this launch; absent if its bytes or its latency are unknown."""
+    flops_per_second: _builtins.float
+    """Floating point operations in a second of this launch; absent if its operations or its latency are unknown."""
+    roofline_share: _builtins.float
+    """Least time of this launch's own bytes and operations at the profile's ceilings, divided by its latency; absent if unknown.
+    Above 1 where caches answer.
+    """
+    occupancy_limit: _builtins.str
+    """What stops more programs from being resident: `registers`, `shared memory`, `programs`, or `grid` where there are too few of them;
+    empty if nothing does or it is unknown.
+    """
+    limit: _builtins.str
+    """`bound_by` in words, with how close it is to its ceiling; empty if unknown."""
     @_builtins.property
     def grid(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Grid of a Triton launch; empty for an operator."""
@@ -594,17 +662,29 @@ class LaunchReport(_message.Message):
         latency_us: _builtins.float | None = ...,
         bound_by: _builtins.str = ...,
         time_share: _builtins.float | None = ...,
+        product_flops: _builtins.float = ...,
+        bytes_per_second: _builtins.float | None = ...,
+        flops_per_second: _builtins.float | None = ...,
+        roofline_share: _builtins.float | None = ...,
+        occupancy_limit: _builtins.str = ...,
+        limit: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_latency_us", b"_latency_us", "_occupancy", b"_occupancy", "_registers", b"_registers", "_shared_bytes", b"_shared_bytes", "_spill_bytes", b"_spill_bytes", "_time_share", b"_time_share", "_warps", b"_warps", "latency_us", b"latency_us", "occupancy", b"occupancy", "registers", b"registers", "shared_bytes", b"shared_bytes", "spill_bytes", b"spill_bytes", "time_share", b"time_share", "warps", b"warps"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second", "_flops_per_second", b"_flops_per_second", "_latency_us", b"_latency_us", "_occupancy", b"_occupancy", "_registers", b"_registers", "_roofline_share", b"_roofline_share", "_shared_bytes", b"_shared_bytes", "_spill_bytes", b"_spill_bytes", "_time_share", b"_time_share", "_warps", b"_warps", "bytes_per_second", b"bytes_per_second", "flops_per_second", b"flops_per_second", "latency_us", b"latency_us", "occupancy", b"occupancy", "registers", b"registers", "roofline_share", b"roofline_share", "shared_bytes", b"shared_bytes", "spill_bytes", b"spill_bytes", "time_share", b"time_share", "warps", b"warps"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_latency_us", b"_latency_us", "_occupancy", b"_occupancy", "_registers", b"_registers", "_shared_bytes", b"_shared_bytes", "_spill_bytes", b"_spill_bytes", "_time_share", b"_time_share", "_warps", b"_warps", "bound_by", b"bound_by", "count", b"count", "dram_bytes", b"dram_bytes", "flops", b"flops", "grid", b"grid", "latency_us", b"latency_us", "name", b"name", "occupancy", b"occupancy", "registers", b"registers", "shared_bytes", b"shared_bytes", "spill_bytes", b"spill_bytes", "time_share", b"time_share", "warps", b"warps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second", "_flops_per_second", b"_flops_per_second", "_latency_us", b"_latency_us", "_occupancy", b"_occupancy", "_registers", b"_registers", "_roofline_share", b"_roofline_share", "_shared_bytes", b"_shared_bytes", "_spill_bytes", b"_spill_bytes", "_time_share", b"_time_share", "_warps", b"_warps", "bound_by", b"bound_by", "bytes_per_second", b"bytes_per_second", "count", b"count", "dram_bytes", b"dram_bytes", "flops", b"flops", "flops_per_second", b"flops_per_second", "grid", b"grid", "latency_us", b"latency_us", "limit", b"limit", "name", b"name", "occupancy", b"occupancy", "occupancy_limit", b"occupancy_limit", "product_flops", b"product_flops", "registers", b"registers", "roofline_share", b"roofline_share", "shared_bytes", b"shared_bytes", "spill_bytes", b"spill_bytes", "time_share", b"time_share", "warps", b"warps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bytes_per_second: _TypeAlias = _typing.Literal["bytes_per_second"]  # noqa: Y015
+    _WhichOneofArgType__bytes_per_second: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second"]  # noqa: Y015
+    _WhichOneofReturnType__flops_per_second: _TypeAlias = _typing.Literal["flops_per_second"]  # noqa: Y015
+    _WhichOneofArgType__flops_per_second: _TypeAlias = _typing.Literal["_flops_per_second", b"_flops_per_second"]  # noqa: Y015
     _WhichOneofReturnType__latency_us: _TypeAlias = _typing.Literal["latency_us"]  # noqa: Y015
     _WhichOneofArgType__latency_us: _TypeAlias = _typing.Literal["_latency_us", b"_latency_us"]  # noqa: Y015
     _WhichOneofReturnType__occupancy: _TypeAlias = _typing.Literal["occupancy"]  # noqa: Y015
     _WhichOneofArgType__occupancy: _TypeAlias = _typing.Literal["_occupancy", b"_occupancy"]  # noqa: Y015
     _WhichOneofReturnType__registers: _TypeAlias = _typing.Literal["registers"]  # noqa: Y015
     _WhichOneofArgType__registers: _TypeAlias = _typing.Literal["_registers", b"_registers"]  # noqa: Y015
+    _WhichOneofReturnType__roofline_share: _TypeAlias = _typing.Literal["roofline_share"]  # noqa: Y015
+    _WhichOneofArgType__roofline_share: _TypeAlias = _typing.Literal["_roofline_share", b"_roofline_share"]  # noqa: Y015
     _WhichOneofReturnType__shared_bytes: _TypeAlias = _typing.Literal["shared_bytes"]  # noqa: Y015
     _WhichOneofArgType__shared_bytes: _TypeAlias = _typing.Literal["_shared_bytes", b"_shared_bytes"]  # noqa: Y015
     _WhichOneofReturnType__spill_bytes: _TypeAlias = _typing.Literal["spill_bytes"]  # noqa: Y015
@@ -614,11 +694,17 @@ class LaunchReport(_message.Message):
     _WhichOneofReturnType__warps: _TypeAlias = _typing.Literal["warps"]  # noqa: Y015
     _WhichOneofArgType__warps: _TypeAlias = _typing.Literal["_warps", b"_warps"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_per_second) -> _WhichOneofReturnType__bytes_per_second | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__flops_per_second) -> _WhichOneofReturnType__flops_per_second | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__latency_us) -> _WhichOneofReturnType__latency_us | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__occupancy) -> _WhichOneofReturnType__occupancy | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__registers) -> _WhichOneofReturnType__registers | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__roofline_share) -> _WhichOneofReturnType__roofline_share | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__shared_bytes) -> _WhichOneofReturnType__shared_bytes | None: ...
     @_typing.overload
@@ -629,6 +715,205 @@ class LaunchReport(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__warps) -> _WhichOneofReturnType__warps | None: ...
 
 Global___LaunchReport: _TypeAlias = LaunchReport  # noqa: Y015
+
+@_typing.final
+class Ceilings(_message.Message):
+    """Rates that a device reaches: the ceilings of a roofline."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    PRODUCT_FLOPS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    OTHER_FLOPS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    MEASURED_FIELD_NUMBER: _builtins.int
+    bytes_per_second: _builtins.float
+    """Bytes read and written a second in device memory."""
+    product_flops_per_second: _builtins.float
+    """Floating point operations a second of matrix products in the task's precision class."""
+    other_flops_per_second: _builtins.float
+    """All other floating point operations a second, in float32."""
+    measured: _builtins.bool
+    """True if they were measured on this very device; false if they are the datasheet's peaks less what code of that kind never reaches."""
+    def __init__(
+        self,
+        *,
+        bytes_per_second: _builtins.float = ...,
+        product_flops_per_second: _builtins.float = ...,
+        other_flops_per_second: _builtins.float = ...,
+        measured: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_second", b"bytes_per_second", "measured", b"measured", "other_flops_per_second", b"other_flops_per_second", "product_flops_per_second", b"product_flops_per_second"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Ceilings: _TypeAlias = Ceilings  # noqa: Y015
+
+@_typing.final
+class LeastWork(_message.Message):
+    """What a task needs at least: every input that is used is read once, every output is written once, and its operations are done once."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BYTES_FIELD_NUMBER: _builtins.int
+    PRODUCT_FLOPS_FIELD_NUMBER: _builtins.int
+    OTHER_FLOPS_FIELD_NUMBER: _builtins.int
+    bytes: _builtins.float
+    """Bytes to and from device memory."""
+    product_flops: _builtins.float
+    """Floating point operations in matrix products."""
+    other_flops: _builtins.float
+    """All other floating point operations."""
+    def __init__(
+        self,
+        *,
+        bytes: _builtins.float = ...,
+        product_flops: _builtins.float = ...,
+        other_flops: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "other_flops", b"other_flops", "product_flops", b"product_flops"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeastWork: _TypeAlias = LeastWork  # noqa: Y015
+
+@_typing.final
+class KernelCounters(_message.Message):
+    """Hardware counters of one kernel, the mean over its launches in one call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ValuesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    KERNEL_NAME_FIELD_NUMBER: _builtins.int
+    LAUNCHES_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    kernel_name: _builtins.str
+    """Name of the kernel on the device."""
+    launches: _builtins.int
+    """Launches that were read."""
+    @_builtins.property
+    def values(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Value by Nsight Compute's name of the metric, for example `dram__bytes.sum`: bytes, nanoseconds or per cent as its name says."""
+
+    def __init__(
+        self,
+        *,
+        kernel_name: _builtins.str = ...,
+        launches: _builtins.int = ...,
+        values: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kernel_name", b"kernel_name", "launches", b"launches", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KernelCounters: _TypeAlias = KernelCounters  # noqa: Y015
+
+@_typing.final
+class Profile(_message.Message):
+    """What one call does with the device, beside what `launches` say of each kernel."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CEILINGS_FIELD_NUMBER: _builtins.int
+    LEAST_WORK_FIELD_NUMBER: _builtins.int
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    FLOPS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    ROOFLINE_SHARE_FIELD_NUMBER: _builtins.int
+    BOUND_BY_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    COUNTER_STATUS_FIELD_NUMBER: _builtins.int
+    COUNTER_MESSAGE_FIELD_NUMBER: _builtins.int
+    COUNTERS_FIELD_NUMBER: _builtins.int
+    WORK_MESSAGE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    bytes_per_second: _builtins.float
+    """Least bytes of the task ÷ latency of the call; absent if one is unknown."""
+    flops_per_second: _builtins.float
+    """Operations of the task ÷ latency of the call; absent if one is unknown."""
+    roofline_share: _builtins.float
+    """Least time of the least work at the ceilings ÷ latency of the call; absent if unknown, above 1 where fewer operations give the same."""
+    bound_by: _builtins.str
+    """The resource that bounds most of the call's time, named as in LaunchReport; empty if unknown."""
+    limit: _builtins.str
+    """The same in a sentence for people."""
+    counter_status: Global___CounterStatus.ValueType
+    """What became of reading hardware counters."""
+    counter_message: _builtins.str
+    """Why they were not read, in words; empty if they were."""
+    work_message: _builtins.str
+    """Why bytes and operations of kernels are not known, in words; empty if they are or nobody asked."""
+    text: _builtins.str
+    """All of this for a prompt, at most 1,500 characters in whole lines: the kernels with most time that fit."""
+    @_builtins.property
+    def ceilings(self) -> Global___Ceilings:
+        """What the device reaches; absent if it was not measured."""
+
+    @_builtins.property
+    def least_work(self) -> Global___LeastWork:
+        """What the task needs at least; absent if its operators are not known."""
+
+    @_builtins.property
+    def counters(self) -> _containers.RepeatedCompositeFieldContainer[Global___KernelCounters]:
+        """Hardware counters by kernel, the one with most time first."""
+
+    def __init__(
+        self,
+        *,
+        ceilings: Global___Ceilings | None = ...,
+        least_work: Global___LeastWork | None = ...,
+        bytes_per_second: _builtins.float | None = ...,
+        flops_per_second: _builtins.float | None = ...,
+        roofline_share: _builtins.float | None = ...,
+        bound_by: _builtins.str = ...,
+        limit: _builtins.str = ...,
+        counter_status: Global___CounterStatus.ValueType = ...,
+        counter_message: _builtins.str = ...,
+        counters: _abc.Iterable[Global___KernelCounters] | None = ...,
+        work_message: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second", "_flops_per_second", b"_flops_per_second", "_roofline_share", b"_roofline_share", "bytes_per_second", b"bytes_per_second", "ceilings", b"ceilings", "flops_per_second", b"flops_per_second", "least_work", b"least_work", "roofline_share", b"roofline_share"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second", "_flops_per_second", b"_flops_per_second", "_roofline_share", b"_roofline_share", "bound_by", b"bound_by", "bytes_per_second", b"bytes_per_second", "ceilings", b"ceilings", "counter_message", b"counter_message", "counter_status", b"counter_status", "counters", b"counters", "flops_per_second", b"flops_per_second", "least_work", b"least_work", "limit", b"limit", "roofline_share", b"roofline_share", "text", b"text", "work_message", b"work_message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bytes_per_second: _TypeAlias = _typing.Literal["bytes_per_second"]  # noqa: Y015
+    _WhichOneofArgType__bytes_per_second: _TypeAlias = _typing.Literal["_bytes_per_second", b"_bytes_per_second"]  # noqa: Y015
+    _WhichOneofReturnType__flops_per_second: _TypeAlias = _typing.Literal["flops_per_second"]  # noqa: Y015
+    _WhichOneofArgType__flops_per_second: _TypeAlias = _typing.Literal["_flops_per_second", b"_flops_per_second"]  # noqa: Y015
+    _WhichOneofReturnType__roofline_share: _TypeAlias = _typing.Literal["roofline_share"]  # noqa: Y015
+    _WhichOneofArgType__roofline_share: _TypeAlias = _typing.Literal["_roofline_share", b"_roofline_share"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_per_second) -> _WhichOneofReturnType__bytes_per_second | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__flops_per_second) -> _WhichOneofReturnType__flops_per_second | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__roofline_share) -> _WhichOneofReturnType__roofline_share | None: ...
+
+Global___Profile: _TypeAlias = Profile  # noqa: Y015
 
 @_typing.final
 class Failure(_message.Message):
@@ -911,6 +1196,7 @@ class Evaluation(_message.Message):
     PHASE_TIMES_FIELD_NUMBER: _builtins.int
     CACHED_FIELD_NUMBER: _builtins.int
     SANITIZATION_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     kernel_digest: _builtins.str
     """Digest of the candidate's normalised source."""
     task_digest: _builtins.str
@@ -955,6 +1241,10 @@ class Evaluation(_message.Message):
     def sanitization(self) -> Global___Sanitization:
         """The run under a sanitizer; absent if none was asked for or the candidate did not get that far."""
 
+    @_builtins.property
+    def profile(self) -> Global___Profile:
+        """What one call does with the device; absent if the candidate did not pass."""
+
     def __init__(
         self,
         *,
@@ -973,10 +1263,11 @@ class Evaluation(_message.Message):
         phase_times: _abc.Iterable[Global___PhaseTime] | None = ...,
         cached: _builtins.bool = ...,
         sanitization: Global___Sanitization | None = ...,
+        profile: Global___Profile | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "platform", b"platform", "sanitization", b"sanitization", "timing", b"timing"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "platform", b"platform", "profile", b"profile", "sanitization", b"sanitization", "timing", b"timing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "cause", b"cause", "checks", b"checks", "failure", b"failure", "kernel_digest", b"kernel_digest", "launches", b"launches", "phase", b"phase", "phase_times", b"phase_times", "platform", b"platform", "precision", b"precision", "sanitization", b"sanitization", "task_digest", b"task_digest", "timing", b"timing", "track", b"track", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "cause", b"cause", "checks", b"checks", "failure", b"failure", "kernel_digest", b"kernel_digest", "launches", b"launches", "phase", b"phase", "phase_times", b"phase_times", "platform", b"platform", "precision", b"precision", "profile", b"profile", "sanitization", b"sanitization", "task_digest", b"task_digest", "timing", b"timing", "track", b"track", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

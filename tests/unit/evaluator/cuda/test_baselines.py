@@ -353,3 +353,10 @@ def test_a_reference_that_refuses_any_inputs_is_lost(runner):
     with pytest.raises(WorkerLostError):
         runner.of.measured()
     assert runner.process.closed
+
+
+def test_the_bar_of_a_first_look_is_the_best_baseline_that_is_known(book):
+    assert book.bar(task()).busy_us == 0.0
+    Runner.samples_us = [(30.0, 30.0, 30.0), (20.0, 20.0, 20.0)]
+    book.refresh(task())
+    assert book.bar(task()).busy_us == 20.0

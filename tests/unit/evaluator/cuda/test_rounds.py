@@ -9,6 +9,7 @@ import torch
 from adaexplore_evaluator.referee.cuda import clock as clock_module
 from adaexplore_evaluator.referee.cuda import slots as slots_module
 from adaexplore_evaluator.referee.cuda.clock import RoundClock
+from adaexplore_evaluator.referee.cuda.first_look import Bar
 from adaexplore_evaluator.referee.cuda.outputs import Regions
 from adaexplore_evaluator.referee.cuda.profile import parsed_profile
 from adaexplore_evaluator.referee.cuda.slots import Slots
@@ -517,3 +518,46 @@ def test_a_malformed_profile_is_refused(reply):
 
 def test_a_profile_tells_the_span_of_one_call():
     assert parsed_profile({"kernels": [{"name": "k", "count": 4, "total_us": 8.0}], "span_us": 10}, 4) == (2.5, (("k", 4, 8.0),))
+
+
+def looked(runner, bar, output_bytes=256, found=None):
+    verify = doubled if found is None else lambda *asked: found.append(asked)
+    clock = RoundClock(runner, None, [torch.rand(64)], output_bytes, 2**20, random.Random(1), verify, in_detail=True)
+    clock.prepare()
+    rounds = clock.run(bar)
+    clock.settle()
+    return rounds
+
+
+def test_a_candidate_far_behind_the_best_baseline_gets_a_first_look_only():
+    found = []
+    rounds = looked(Runner(honest), Bar(1e6 * CALL_S / 3.5, 1.0), found=found)
+    assert rounds.first_look
+    assert rounds.busy_us == pytest.approx([1e6 * CALL_S] * 3)
+    assert len(rounds.end_to_end_us) == 3
+    assert rounds.caches.cold_us is None
+    assert len(found) >= 8, "as many answers are compared as there are repeats, of graphs and of plain calls"
+
+
+def test_a_candidate_that_is_not_that_far_behind_is_measured_in_full():
+    rounds = looked(Runner(honest), Bar(1e6 * CALL_S / 2.5, 1.0))
+    assert not rounds.first_look
+    assert len(rounds.busy_us) == 10
+    assert rounds.caches.cold_us is not None
+
+
+def test_a_first_look_at_large_answers_compares_as_many_as_ever():
+    whole, first = [], []
+    looked(Runner(honest), Bar(), 2**29, whole)
+    assert looked(Runner(honest), Bar(1.0, 1.0), 2**29, first).first_look
+    assert len(first) >= 5
+    assert abs(len(first) - len(whole)) <= 3, "of each checked repeat its last answer and a drawn one, which may be the same"
+
+
+def test_a_first_look_still_meets_wrong_answers():
+    def wrong(output, x):
+        NOW.s += CALL_S
+        torch.mul(x, 3.0, out=output)
+
+    with pytest.raises(AssertionError):
+        looked(Runner(wrong), Bar(1.0, 1.0))

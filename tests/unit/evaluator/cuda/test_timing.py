@@ -110,3 +110,12 @@ def test_a_round_has_slots_for_its_length_within_memory(call_s, slot_bytes, free
 def test_spread_is_half_the_distance_between_quartiles():
     assert spread([9.0, 10.0, 10.0, 10.0, 11.0]) == 0.0
     assert spread([8.0, 9.0, 10.0, 11.0, 12.0]) == pytest.approx(0.1)
+
+
+def test_a_first_look_is_said_to_be_one():
+    found = replace(rounds(100.0, 100.1, 99.9, span_us=100.0), first_look=True)
+    timing = timed(found)
+    assert timing.first_look
+    assert "A first look of 3 samples: each is more than 3 times the best baseline" in timing.explanation
+    assert timing.speedup == pytest.approx(0.2)
+    assert not timed(rounds(10.0, 10.1, 9.9)).first_look

@@ -14,13 +14,13 @@ from adaexplore_evaluator.devices.cpu.datasheet import Datasheet, datasheet
 from adaexplore_evaluator.devices.cpu.graph import Call, Graph, kernels_of, parse_graph
 from adaexplore_evaluator.devices.cpu.launches import Launch, OperatorLaunch, TritonLaunch, parse_launch
 from adaexplore_evaluator.devices.cpu.occupancy import DoesNotFitError, occupancy
-from adaexplore_evaluator.devices.cpu.operators import DeviceKernel, Kind, eager_kernels, is_view, kind_of, product_dtype
+from adaexplore_evaluator.devices.cpu.operators import PRODUCTS, DeviceKernel, Kind, eager_kernels, is_view, kind_of, product_dtype
 from adaexplore_evaluator.devices.cpu.roofline import Times, library_times, triton_times
 
 # How far the bytes of a candidate's torch call may be from those of a call of the task to count as the same call.
 _SAME_CALL_TOLERANCE = 0.02
 
-_WORDS: Mapping[str, str] = {
+RESOURCES: Mapping[str, str] = {
     "dram": "device memory bandwidth",
     "l2": "L2 bandwidth",
     "fp32": "fp32 arithmetic",
@@ -37,7 +37,8 @@ _WORDS: Mapping[str, str] = {
 class LaunchEstimate:
     """What the model makes of one launch; latencies in microseconds for one occurrence, occupancy 0 to 1.
 
-    Compiler figures and occupancy are None for an operator, `latency_us` is None where the model lacks figures; `problem` says which.
+    `product_flops` are the part of `flops` in matrix products. Compiler figures and occupancy are None for an operator, `latency_us` is
+    None where the model lacks figures; `problem` says which.
     """
 
     name: str
@@ -54,6 +55,7 @@ class LaunchEstimate:
     warps: int | None = None
     occupancy: float | None = None
     problem: str = ""
+    product_flops: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ def _estimate_triton(launch: TritonLaunch, sheet: Datasheet, precision_dtype: st
         shared_bytes=resources.shared_bytes,
         warps=resources.warps,
         occupancy=resident.share,
+        product_flops=traffic.flops_fp32_dot + traffic.flops_tensor_core,
     )
     return report, _Trail(traffic.dram_write_bytes, moved)
 
@@ -159,6 +162,7 @@ def _unknown(launch: TritonLaunch, problem: str) -> LaunchEstimate:
         shared_bytes=resources.shared_bytes if resources else None,
         warps=resources.warps if resources else None,
         problem=problem,
+        product_flops=traffic.flops_fp32_dot + traffic.flops_tensor_core if traffic else 0.0,
     )
 
 
@@ -181,6 +185,7 @@ def _estimate_operator(
         flops=launch.flops,
         latency_us=latency_us,
         bound_by=longest.bound_by if longest else "launch",
+        product_flops=launch.flops if kind_of(launch.name) in PRODUCTS else 0.0,
     )
     return report, trail
 
@@ -224,6 +229,7 @@ def _kernel_report(kernel: DeviceKernel, times: Times, sheet: Datasheet) -> Laun
         flops=kernel.flops,
         latency_us=sheet.launch_us + 1e6 * times.total,
         bound_by=_bound_by(times, sheet),
+        product_flops=kernel.flops if kernel.kind in PRODUCTS else 0.0,
     )
 
 
@@ -244,7 +250,7 @@ def _explain(reports: Sequence[LaunchEstimate], total_us: float, kernels: int, s
         return f"Estimated for {sheet.device_name}: nothing is launched."
     slowest = max(reports, key=lambda report: report.count * (report.latency_us or 0.0))
     share = slowest.count * (slowest.latency_us or 0.0) / total_us
-    words = _WORDS.get(slowest.bound_by, slowest.bound_by)
+    words = RESOURCES.get(slowest.bound_by, slowest.bound_by)
     launches = "1 launch" if kernels == 1 else f"{kernels} launches"
     return (
         f"Estimated for {sheet.device_name}, not measured: {total_us:.1f} µs in {launches}; "

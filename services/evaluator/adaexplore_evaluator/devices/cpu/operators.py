@@ -25,6 +25,10 @@ class Kind(enum.Enum):
     OTHER = "other"
 
 
+# What the ceiling of products bounds.
+PRODUCTS = frozenset({Kind.PRODUCT, Kind.CONVOLUTION, Kind.ATTENTION})
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceKernel:
     """One kernel of a library or of torch.compile with its bytes and operations.

@@ -17,6 +17,7 @@ from adaexplore_evaluator.referee.cases import Case
 from adaexplore_evaluator.referee.cuda.baseline_runner import BaselineRunner, own_clock, reference_at_work
 from adaexplore_evaluator.referee.cuda.canary import Canary, Reading
 from adaexplore_evaluator.referee.cuda.ceilings import MeasuredCeilings
+from adaexplore_evaluator.referee.cuda.first_look import Bar, bar_of
 from adaexplore_evaluator.referee.cuda.slots import SCALED, drawn, same_types
 from adaexplore_evaluator.referee.cuda.timing import STEADY, MeasuredBaseline, spread
 from adaexplore_evaluator.referee.cuda.turns import FreeTurns, Turns
@@ -162,6 +163,12 @@ class Baselines:
     def known(self, task: PreparedTask) -> tuple[MeasuredBaseline, ...]:
         """Eager and compiled, as `refresh` left them; compiled is left out where torch.compile fails on the task."""
         return self._known[_key(task)].baselines
+
+    def bar(self, task: PreparedTask) -> Bar:
+        """The best baselines, as far as they are known by now."""
+        known = self._known.get(_key(task))
+        found = [item.rounds for item in known.baselines] if known else []
+        return bar_of([item.busy_us for item in found], [item.end_to_end_us for item in found])
 
     def even(self, task: PreparedTask, made: Made, state: Value) -> bool:
         """Whether slots of its rounds must be scaled evenly, since the reference refuses others."""

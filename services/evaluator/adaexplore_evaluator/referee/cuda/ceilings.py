@@ -37,6 +37,12 @@ class MeasuredCeilings:
         except (MalformedGraphError, torch.OutOfMemoryError):
             return None
 
+    def known(self, precision: str) -> Ceilings | None:
+        """The ceilings of a class, if they have been measured."""
+        if not self._bytes_per_second or not self._products.keys() >= {"fp32", precision}:
+            return None
+        return Ceilings(self._bytes_per_second, self._products[precision], self._products["fp32"])
+
     def _of(self, precision: str) -> Ceilings:
         self._bytes_per_second = self._bytes_per_second or copied_bytes_per_second()
         for name in ("fp32", precision):

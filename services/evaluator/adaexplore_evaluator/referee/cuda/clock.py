@@ -17,6 +17,7 @@ import torch
 
 from adaexplore_evaluator.referee.clock import TIMING, PhaseClock
 from adaexplore_evaluator.referee.cuda.caches import CacheTimes, Replays, cache_times
+from adaexplore_evaluator.referee.cuda.first_look import Bar
 from adaexplore_evaluator.referee.cuda.halves import Halves
 from adaexplore_evaluator.referee.cuda.outputs import Regions, listed
 from adaexplore_evaluator.referee.cuda.profile import Kernel, parsed_profile
@@ -48,6 +49,7 @@ _CHECKED_LATE = 3
 _LEAST_COMPARED = 12
 _COMPARING_S = 2.0
 _LARGE_BYTES = 1 << 31
+_NO_BAR = Bar()
 
 # Given a slot's arguments, what the subject answered there, and what it wrote to arguments that it may change: raises if that is wrong.
 Verify = Callable[[Value, Value, list[torch.Tensor]], None]
@@ -63,6 +65,7 @@ class Rounds:
         slots: Slots of a long round.
         cold: Whether a round's inputs exceed the caches, so that none is read from them.
         not_captured: Why there are no graphs; empty if there are.
+        first_look: Whether they ended after a first look, since the subject is far behind the best baseline.
         caches: Latency with cold and with warm caches, of a captured subject whose answers are checked.
         span_us: Time of one call between first start and last end, as the profiler in the runner's own process says; 0 if unknown.
         kernels: Name, calls and total microseconds of the kernels of the profiled calls, the longest first.
@@ -79,6 +82,7 @@ class Rounds:
     not_captured: str = ""
     span_us: float = 0.0
     kernels: tuple[Kernel, ...] = ()
+    first_look: bool = False
     caches: CacheTimes = field(default_factory=CacheTimes)
     profiled: int = 0
     nodes: float = 0.0
@@ -161,24 +165,32 @@ class RoundClock:
         self._count, self._halves = count, Halves()
         self._reason = self._capture(self._halves, count)
 
-    def run(self) -> Rounds:
+    def run(self, bar: Bar = _NO_BAR) -> Rounds:
         """All rounds that were prepared, whose slots and graphs stay until `close`; `settle` compares the answers that they leave.
 
+        Args:
+            bar: The best baselines. Of a subject that is out of their reach only those further rounds are made whose answers are
+                compared, where not all are; what is compared is as much as ever.
+
         Raises what the runner's failures raise.
+
         """
         halves, count, reason = self._halves, self._count, self._reason
         self._kept = []
         busy: list[float] = []
         plain: list[float] = []
-        checked = self._checked()
+        checked, hopeless = self._checked(), False
         for repeat in range(_REPEATS):
+            if hopeless and (len(checked) == _REPEATS or repeat not in checked):
+                continue
             if not reason:
                 busy.append(self._captured_slope(halves, count, repeat in checked))
             if reason or repeat < _PLAIN_REPEATS:
                 plain.append(self._plain_slope(count if reason else min(count, _MOST_PLAIN), repeat in checked))
+            hopeless = hopeless or bar.is_out_of_reach(busy[_DISCARDED:], plain[_DISCARDED:])
         cold = count // 2 * self._slots.bytes >= 2 * self._cache_bytes
-        found = Rounds(tuple(busy[_DISCARDED:]), tuple(plain[_DISCARDED:]), count, cold, reason, nodes=halves.nodes)
-        if found.busy_us and self._in_detail:
+        found = Rounds(tuple(busy[_DISCARDED:]), tuple(plain[_DISCARDED:]), count, cold, reason, nodes=halves.nodes, first_look=hopeless)
+        if found.busy_us and self._in_detail and not hopeless:
             found = replace(found, caches=self._caches(halves, count, statistics.median(found.busy_us), cold))
         return found
 

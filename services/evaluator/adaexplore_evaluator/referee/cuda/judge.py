@@ -167,6 +167,7 @@ class CudaRound(Round):
         self._hold_kernels_to_track(rounds, triton_names(self._caller.launches))
         self._gpu.close()  # nothing of a candidate may be alive where a baseline is measured
         timing = replace(self._confirmed(rounds, launches, reading, drift), setup_us=setup_us)
+        timing = replace(timing, ceilings=self._baselines.ceilings.known(self._task.source.precision))
         self._clock.excuse()
         return replace(timing, explanation=DEFAULTS_ONLY + timing.explanation) if self._options.seeded else timing
 
@@ -184,7 +185,7 @@ class CudaRound(Round):
         for _attempt in range(_ATTEMPTS):
             with self._alone():
                 before = self._reading()
-                rounds = clock.run()
+                rounds = clock.run(self._baselines.bar(self._task))
                 after = self._reading()
             drift = after.drifted_from(before)
             if not drift:

@@ -88,10 +88,10 @@ def run_sanitized(
             raise SandboxError(MISSING)
         runner = fleet.attended(Attended(lambda shared: program.argv(order.tool, shared / _LOG_FILE), program.root, _environment()))
         try:
-            _order(runner, task, order)
-            problem = _wait(runner, start_s + budget_s, budget_s, cancelled)
-            log = parse_log(_text(runner, _LOG_FILE, _LOG_BYTES))
-            problem = problem or _reply_problem(_text(runner, REPLY_FILE, _REPLY_BYTES))
+            place_order(runner, task, order)
+            problem = wait_for_end(runner, start_s + budget_s, budget_s, cancelled)
+            log = parse_log(text_of(runner, _LOG_FILE, _LOG_BYTES))
+            problem = problem or reply_problem(text_of(runner, REPLY_FILE, _REPLY_BYTES))
         finally:
             fleet.release(runner)
     except (SandboxError, RunnerEndedError, RunnerForgedError, WireError) as error:
@@ -141,7 +141,7 @@ def with_run(found: JsonObject, tool: str, version: str, run: SanitizedRun, sour
     finding = finding_of(tool, run, source)
     if finding is None:
         return found
-    return found | {
+    return {name: value for name, value in found.items() if name != "profile"} | {
         "verdict": f"VERDICT_{finding.verdict}",
         "cause": f"CAUSE_{finding.cause}",
         "phase": f"PHASE_{finding.phase}",
@@ -154,7 +154,8 @@ def _environment() -> dict[str, str]:
     return {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
 
-def _order(runner: Runner, task: PreparedTask, order: Order) -> None:
+def place_order(runner: Runner, task: PreparedTask, order: Order, marked: bool = False) -> None:
+    """Give a runner its order, a call on the first case's inputs; `marked` has two, of which a profiler looks at the second."""
     case = (task.default_cases if order.seeded else task.cases)[0]
     path = runner.place("candidate.py", order.source)
     names = [task.entry_point] if task.format == "module" else [task.entry_point, "kernel_function"]
@@ -165,7 +166,8 @@ def _order(runner: Runner, task: PreparedTask, order: Order) -> None:
     ]
     commands += [] if order.seeded else [{"command": "load_state", "state": runner.encode(_on_host(case.state))}]
     # Nothing stands between the candidate and torch: no poison.
-    commands.append({"command": "run", "inputs": runner.encode(_on_host(case.made.inputs)), "order_seed": 0, "poison": -1})
+    run: JsonObject = {"command": "run", "inputs": runner.encode(_on_host(case.made.inputs)), "order_seed": 0, "poison": -1}
+    commands += [run, {**run, "marked": True}] if marked else [run]
     runner.place(ORDER_FILE, json.dumps(commands))
     runner.place(GO_FILE, "")
 
@@ -174,8 +176,8 @@ def _on_host(value: Value) -> Value:
     return map_tensors(value, torch.Tensor.cpu)
 
 
-def _wait(runner: Runner, deadline_s: float, budget_s: float, cancelled: Callable[[], bool]) -> str:
-    """Wait for its end; why it tells nothing, if that is known by now."""
+def wait_for_end(runner: Runner, deadline_s: float, budget_s: float, cancelled: Callable[[], bool]) -> str:
+    """Wait for a runner's end; why it tells nothing, if that is known by now, and JobCancelledError if the caller gave up."""
     while (end := runner.ended(_LOOK_S)) is None:
         if cancelled():
             raise JobCancelledError
@@ -186,7 +188,8 @@ def _wait(runner: Runner, deadline_s: float, budget_s: float, cancelled: Callabl
     return f"its process was killed by signal {end.signal}" if end.signal is not None else ""
 
 
-def _text(runner: Runner, name: str, limit_bytes: int) -> str:
+def text_of(runner: Runner, name: str, limit_bytes: int) -> str:
+    """Text of a file that the runner left, empty if it left none; RunnerForgedError if it is none that a runner leaves."""
     try:
         return runner.read_file(name, limit_bytes).decode(errors="replace")
     except RunnerForgedError as error:
@@ -197,7 +200,8 @@ def _text(runner: Runner, name: str, limit_bytes: int) -> str:
         return ""  # it was never written
 
 
-def _reply_problem(text: str) -> str:
+def reply_problem(text: str) -> str:
+    """Why a runner's answer tells that its order was not done, in words; empty if it was."""
     try:
         reply = json.loads(text)
     except ValueError:

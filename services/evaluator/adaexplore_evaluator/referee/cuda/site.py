@@ -13,10 +13,12 @@ from typing import Any
 
 import torch
 
+from adaexplore_evaluator.nsight import find_nsight_compute, restricted
 from adaexplore_evaluator.referee import reports
 from adaexplore_evaluator.referee.clock import TASK, PhaseClock
 from adaexplore_evaluator.referee.cuda.baselines import Baselines
 from adaexplore_evaluator.referee.cuda.canary import Canary
+from adaexplore_evaluator.referee.cuda.counters import read_counters, with_counters
 from adaexplore_evaluator.referee.cuda.judge import CudaRound
 from adaexplore_evaluator.referee.cuda.runner import CudaRunner
 from adaexplore_evaluator.referee.cuda.sanitizing import MOST_ELEMENTS, SMALLER_ELEMENTS, Order, elements_of, run_sanitized, with_run
@@ -108,6 +110,8 @@ class CudaJobs(Jobs):
     def _evaluate(self, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
         """The Evaluation, and for what passed the run under a sanitizer where the job asks for one."""
         found, tool = super()._evaluate(job, progress, cancelled), job.get("sanitizer")
+        if job.get("profile") and found.get("verdict") == "VERDICT_PASSED":
+            found = self._with_counters(found, job, progress, cancelled)
         if not tool or found.get("verdict") != "VERDICT_PASSED":
             return found
         clock = PhaseClock({TASK: self._settings.task_s}, self._now_s, progress)
@@ -119,6 +123,12 @@ class CudaJobs(Jobs):
         with self._turns.using():
             run = run_sanitized(self._fleet, program, task, order, cancelled)
         return with_run(found, tool, program.version() if program else "", run, job["kernel"], task.judged != full.judged)
+
+    def _with_counters(self, found: JsonObject, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
+        task = self._task(job, PhaseClock({TASK: self._settings.task_s}, self._now_s, progress), cancelled)
+        order = Order("", job["kernel"], job["target"], job["state_mode"] == "seeded")
+        with self._turns.using():
+            return with_counters(found, read_counters(self._fleet, find_nsight_compute(), task, order, cancelled, restricted()))
 
     def _make_room(self) -> None:
         """What is kept for the next job is given back where it may be what another one lacks."""

@@ -11,6 +11,7 @@ from typing import Final
 from adaexplore_evaluator.devices.cpu.baseline import BaselineKind
 from adaexplore_evaluator.devices.cpu.launches import Launch, TritonLaunch
 from adaexplore_evaluator.referee.cuda.clock import Rounds
+from adaexplore_evaluator.referee.cuda.first_look import HOPELESS
 from adaexplore_evaluator.referee.timing import Timing
 
 _RESAMPLES: Final = 2000
@@ -95,6 +96,7 @@ def timing_of(rounds: Rounds, baselines: Sequence[MeasuredBaseline], launches: S
         span_us=rounds.span_us or None,
         cold_us=rounds.caches.cold_us,
         warm_us=rounds.caches.warm_us,
+        first_look=rounds.first_look,
     )
     cause, text = _doubt(rounds, samples_us, median_us, floor_us)
     if cause:
@@ -199,6 +201,10 @@ def _explained(rounds: Rounds, busy: bool, timing: Timing) -> str:
     parts = [f"{median_us:.2f} µs a call, {how}, over {rounds.slots} different inputs, {caches}."]
     if busy and timing.end_to_end_us is not None:
         parts.append(f"End to end with launches from Python: {timing.end_to_end_us:.1f} µs.")
+    if rounds.first_look:
+        parts.append(
+            f"A first look of {len(timing.samples_us)} samples: each is more than {HOPELESS:g} times the best baseline known then."
+        )
     shares = [(getattr(item, "time_share", None) or 0.0, item.name) for item in timing.launches]
     share, name = max(shares, default=(0.0, ""))
     if share:
