@@ -58,7 +58,7 @@ SKIPPED_WORDS = (
     "wait",
 )
 _SECONDS_PER_TRIAL = 1
-_SECONDS_PER_OPERATOR = 6
+_SECONDS_PER_OPERATOR = 2
 _MEMORY_BYTES = 4 << 30
 
 
@@ -157,7 +157,7 @@ def _child(sender: Connection, name: str, item: Any) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     signal.signal(signal.SIGALRM, _late)
     torch.set_num_threads(1)
-    with open(os.devnull, "w") as quiet, contextlib.redirect_stdout(quiet):
+    with Path(os.devnull).open("w") as quiet, contextlib.redirect_stdout(quiet):
         sender.send(_entries(name, item))
 
 

@@ -58,7 +58,7 @@ def compose(seed: int, wanted: Sequence[str] = (), known: Collection[str] = ()) 
         )
     usable = [item for item in listed if not wanted or item.name in wanted]
     names = sorted({item.name for item in usable})
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311
     for _ in range(_ATTEMPTS):
         found = _draw(rng, usable, names)
         if found and found.digest not in known:
