@@ -191,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=TARGET)
     out = parser.parse_args().out
-    warnings.simplefilter("ignore")
+    warnings.simplefilter("error")  # what warns of its end is not for the list
     found = find()
     lines = ",\n".join("  " + json.dumps(entry) for entry in found)
     out.write_text(f'{{"torch": "{torch.__version__.split("+")[0]}", "operators": [\n{lines}\n]}}\n')
