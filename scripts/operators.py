@@ -191,6 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=TARGET)
     out = parser.parse_args().out
+    torch.set_warn_always(True)
     warnings.simplefilter("error")  # what warns of its end is not for the list
     found = find()
     lines = ",\n".join("  " + json.dumps(entry) for entry in found)
