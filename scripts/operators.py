@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import warnings
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -56,9 +57,13 @@ SKIPPED_WORDS = (
     "backend",
     "fork",
     "wait",
+    "lazy",
+    "sync",
 )
-_SECONDS_PER_TRIAL = 1
-_SECONDS_PER_OPERATOR = 2
+# Of processor time, so that the list is the same on a busy machine; the wall's clock ends only what waits for something.
+_SECONDS_PER_TRIAL = 2
+_SECONDS_PER_OPERATOR = 20
+_WALL_SECONDS_PER_OPERATOR = 120
 _MEMORY_BYTES = 4 << 30
 
 
@@ -66,7 +71,7 @@ def _module(kind: type, shape: tuple[int, ...]) -> str | None:
     required = [
         item.name
         for item in inspect.signature(kind).parameters.values()
-        if item.default is item.empty and item.kind is item.POSITIONAL_OR_KEYWORD
+        if (item.default is item.empty or (item.name, item.default) == ("dim", None)) and item.kind is item.POSITIONAL_OR_KEYWORD
     ]
     if any(name not in ARGUMENTS for name in required):
         return None
@@ -98,44 +103,67 @@ def _dimension(inputs: list[tuple[int, ...]], outputs: list[int], position: int)
     return [-1, 0, 1, outputs[0]] if len(set(outputs)) == 1 else None
 
 
-def _run(layer: str, call: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _run(layer: str, call: str, domain: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     torch.manual_seed(len(shape))
     x, y = torch.randn(shape), torch.randn(shape)
     space: dict[str, Any] = {"torch": torch, "y": y}
     if layer:
         space["layer"] = eval(layer.format(c=shape[1], l=shape[-1]), space)  # noqa: S307
+    filled = call.replace("{a}", domain).replace("{x}", "x").replace("{y}", "y").replace("{m}", "layer")
 
-    def compute(value: torch.Tensor) -> torch.Tensor:
-        return eval(call, {**space, "x": value})  # type: ignore[no-any-return] # noqa: S307
+    def compute(value: torch.Tensor, code: str = filled, **others: torch.Tensor) -> torch.Tensor:
+        return eval(code, {**space, "x": value, **others})  # type: ignore[no-any-return] # noqa: S307
 
-    kept = x.clone()
+    def raw(value: torch.Tensor) -> torch.Tensor:
+        return compute(value, call.replace("{a}", "x").replace("{y}", "y").replace("{m}", "layer"))
+
+    kept, state = x.clone(), torch.get_rng_state()
     first = compute(x)
     if not isinstance(first, torch.Tensor) or first.dtype != torch.float32 or first.ndim < 2 or not first.numel():
         raise ValueError("it is not one float32 tensor of at least two dimensions")
-    if not torch.equal(first, compute(x)) or not torch.equal(x, kept):
+    if not torch.equal(first, compute(x)) or not torch.equal(state, torch.get_rng_state()) or not torch.equal(x, kept):
         raise ValueError("it is random or changes its input")
-    if first.shape == x.shape and torch.equal(first, x):
-        raise ValueError("it changes nothing")
-    large, near = compute(30 * x), compute(x + 1e-5)
-    if not (first.isfinite().all() and large.isfinite().all()) or large.abs().max() > 3000 or first.abs().max() > 100:
-        raise ValueError("it grows too fast")
-    if (near - first).abs().max() > 0.02 or first.std() < 0.02 or torch.equal(first, compute(torch.randn(shape))):
-        raise ValueError("it jumps or is nearly constant")
+    argument = compute(x, domain.replace("{x}", "x"))
+    if first.shape == argument.shape and torch.allclose(first, argument):
+        raise ValueError("it changes next to nothing")
+    _refuse_wild(compute, x, first)
+    _refuse_jumps(raw, compute(3 * x, domain.replace("{x}", "x")))
     return tuple(first.shape)
 
 
-def _entry(name: str, layer: str, call: str, rank: int) -> dict[str, Any] | None:
-    signal.alarm(_SECONDS_PER_TRIAL)
+def _refuse_jumps(raw: Callable[[torch.Tensor], torch.Tensor], argument: torch.Tensor) -> None:
+    spread = torch.linspace(argument.min(), argument.max(), argument.numel()).reshape(argument.shape)
+    steps = (spread * 20).round() / 20  # where functions that round or compare have their jumps
+    if (raw(steps + 1e-5) - raw(steps - 1e-5)).nan_to_num(0).abs().max() > 0.02:
+        raise ValueError("it jumps")
+
+
+def _refuse_wild(compute: Callable[..., torch.Tensor], x: torch.Tensor, first: torch.Tensor) -> None:
+    zero = torch.zeros_like(x)
+    compute(x.clone().requires_grad_())  # what a layer returns needs a gradient, and some functions warn of that
+    large, near, flat = compute(30 * x), compute(x + 1e-5), compute(zero, y=zero)
+    if flat.shape != first.shape or compute(x.round()).shape != first.shape:
+        raise ValueError("its shape depends on values")
+    if not all(result.isfinite().all() for result in (first, large, flat)) or large.abs().max() > 3000 or first.abs().max() > 100:
+        raise ValueError("it grows too fast")
+    if (near - first).abs().max() > 0.02:
+        raise ValueError("it jumps")
+    if first.std() < 0.02 or torch.equal(first, compute(torch.randn(x.shape))):
+        raise ValueError("it is nearly constant")
+
+
+def _entry(name: str, layer: str, call: str, domain: str, rank: int) -> dict[str, Any] | None:
+    signal.setitimer(signal.ITIMER_PROF, _SECONDS_PER_TRIAL)
     try:
-        shapes = [_run(layer, call.replace("{x}", "x").replace("{y}", "y").replace("{m}", "layer"), shape) for shape in PROBES[rank]]
+        shapes = [_run(layer, call, domain, shape) for shape in PROBES[rank]]
     except Exception:  # an operator that fails in whatever way is not for the list
         return None
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     if len({len(shape) for shape in shapes}) > 1:
         return None
     out = [_dimension(list(PROBES[rank]), [shape[i] for shape in shapes], i) for i in range(len(shapes[0]))]
-    return None if None in out else {"name": name, "rank": rank, "layer": layer, "call": call, "out": out}
+    return None if None in out else {"name": name, "rank": rank, "layer": layer, "call": call.replace("{a}", domain), "out": out}
 
 
 def _entries(name: str, item: Any) -> list[dict[str, Any]]:
@@ -146,8 +174,8 @@ def _entries(name: str, item: Any) -> list[dict[str, Any]]:
             forms = [] if arguments is None else [(f"{name}({arguments})", "{m}({a})")]
         else:
             forms = [("", form.replace("{f}", name).replace("{spatial}", str(rank - 2))) for form in FORMS]
-        tried = ((layer, form.replace("{a}", domain)) for (layer, form), domain in itertools.product(forms, DOMAINS))
-        entry = next((made for layer, call in tried if (made := _entry(name, layer, call, rank))), None)
+        tried = itertools.product(forms, DOMAINS)
+        entry = next((made for (layer, call), domain in tried if (made := _entry(name, layer, call, domain, rank))), None)
         if entry:
             found.append(entry)
     return found
@@ -155,9 +183,11 @@ def _entries(name: str, item: Any) -> list[dict[str, Any]]:
 
 def _child(sender: Connection, name: str, item: Any) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    signal.signal(signal.SIGALRM, _late)
+    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS_PER_OPERATOR, _SECONDS_PER_OPERATOR))
+    signal.signal(signal.SIGPROF, _late)
     torch.set_num_threads(1)
     with Path(os.devnull).open("w") as quiet, contextlib.redirect_stdout(quiet):
+        os.dup2(quiet.fileno(), 2)  # torch warns below Python too
         sender.send(_entries(name, item))
 
 
@@ -168,7 +198,7 @@ def _in_child(named: tuple[str, Any]) -> list[dict[str, Any]]:
     child.start()
     sender.close()
     try:
-        return receiver.recv() if receiver.poll(_SECONDS_PER_OPERATOR) else []  # type: ignore[no-any-return]
+        return receiver.recv() if receiver.poll(_WALL_SECONDS_PER_OPERATOR) else []  # type: ignore[no-any-return]
     except EOFError:
         return []
     finally:
@@ -190,13 +220,18 @@ def main() -> None:
     """Write the list, or say whether the committed one is what this torch gives."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=TARGET)
-    out = parser.parse_args().out
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the list is not what this torch gives")
+    given = parser.parse_args()
     torch.set_warn_always(True)
     warnings.simplefilter("error")  # what warns of its end is not for the list
     found = find()
     lines = ",\n".join("  " + json.dumps(entry) for entry in found)
-    out.write_text(f'{{"torch": "{torch.__version__.split("+")[0]}", "operators": [\n{lines}\n]}}\n')
-    print(f"{len(found)} entries of {len({entry['name'] for entry in found})} operators: {out}")
+    text = f'{{"torch": "{torch.__version__.split("+")[0]}", "operators": [\n{lines}\n]}}\n'
+    if given.check and given.out.read_text() != text:
+        raise SystemExit(f"{given.out} is not what torch {torch.__version__} gives; run scripts/operators.py")
+    if not given.check:
+        given.out.write_text(text)
+    print(f"{len(found)} entries of {len({entry['name'] for entry in found})} operators: {given.out}")
 
 
 if __name__ == "__main__":
