@@ -1,4 +1,4 @@
-"""How many composed tasks run, are finite and differ in structure: `python benchmarks/synthesis.py --tasks 1500`."""
+"""How many composed tasks run, are finite, tell inputs apart and differ in structure: `python benchmarks/synthesis.py --tasks 1500`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from adaexplore_generator.synthesis import compose, load_operators
 
 
 def outcome(source: str) -> str:
-    """Return `finite`, `not finite`, or the name of the exception that the task raised."""
+    """Return `good`, `not finite`, `constant`, or the name of the exception that the task raised."""
     space: dict[str, Any] = {}
     try:
         exec(compile(source, "task.py", "exec"), space)
@@ -20,7 +20,9 @@ def outcome(source: str) -> str:
         result = space["Model"](*space["get_init_inputs"]())(*space["get_inputs"]())
     except Exception as error:
         return type(error).__name__
-    return "finite" if result.isfinite().all() else "not finite"
+    if not result.isfinite().all():
+        return "not finite"
+    return "constant" if result.max() - result.min() < 1e-5 * (1 + result.abs().max()) else "good"
 
 
 def main() -> None:
