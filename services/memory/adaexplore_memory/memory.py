@@ -24,12 +24,15 @@ from adaexplore_memory.domain import (
     Counters,
     Environment,
     FailureReport,
+    Imported,
+    ImportOutcome,
     Lesson,
     OutcomeReport,
     RecordedFailure,
     Selected,
     Skill,
     SkillState,
+    Stats,
     Violation,
 )
 from adaexplore_memory.intake import diagnostic, failure_id, refusal
@@ -40,6 +43,7 @@ from adaexplore_memory.store import Remembered, SkillFilter, Store, Transaction
 UPDATABLE = ("state", "rule", "instead", "scope", "patterns", "retire_reason", "evidence.proof")
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1_000
+MAX_IMPORTED = 500
 _Result = TypeVar("_Result")
 
 
@@ -89,6 +93,30 @@ class Memory:
             await tx.insert(skill)
             await tx.remember("CreateSkill", request_id, Remembered("", skill.name, created=True), now_us)
         return skill
+
+    async def import_skills(self, drafts: Sequence[Skill]) -> tuple[Imported, ...]:
+        """Add skills that another memory exported, each as a CANDIDATE; one that is known or wrong hinders no other.
+
+        Raises:
+            InvalidArgumentError: There are more than 500 (REQUEST_INVALID).
+
+        """
+        if len(drafts) > MAX_IMPORTED:
+            _refuse_invalid([FieldViolation("skills", f"must be at most {MAX_IMPORTED}; send more calls")])
+        wrong = await self._read(lambda: [violations(draft) for draft in drafts])
+        now_us = self._now_us()
+        results: list[Imported] = []
+        async with self._store.transaction() as tx:
+            for draft, found in zip(drafts, wrong, strict=True):
+                results.append(
+                    await _import(tx, written(draft, now_us)) if not found else Imported(ImportOutcome.REFUSED, "", _said(found))
+                )
+        return tuple(results)
+
+    async def stats(self) -> Stats:
+        """Count what the memory holds."""
+        async with self._store.reading() as tx:
+            return await tx.stats()
 
     async def get(self, name: str) -> Skill:
         """Return one skill.
@@ -241,6 +269,14 @@ async def _count_broken(tx: Transaction, skill: Skill, report: FailureReport) ->
     return await tx.update(replace(skill, counters=replace(skill.counters, broken=skill.counters.broken + more)))
 
 
+async def _import(tx: Transaction, skill: Skill) -> Imported:
+    known = await tx.find_by_signature(skill.evidence.signature) or await tx.find_by_rule(skill.rule) or await tx.find(skill.name)
+    if known is not None:
+        return Imported(ImportOutcome.KNOWN, known.name)
+    await tx.insert(skill)
+    return Imported(ImportOutcome.IMPORTED, skill.name)
+
+
 async def _existing(tx: Transaction, name: str) -> Skill:
     skill = await tx.find(name)
     if skill is None:
@@ -275,7 +311,11 @@ def _path_violations(paths: Sequence[str]) -> list[FieldViolation]:
 
 def _refuse_invalid(found: Sequence[FieldViolation]) -> None:
     if found:
-        raise InvalidArgumentError("; ".join(f"{v.field}: {v.description}" for v in found), reason="REQUEST_INVALID", violations=found)
+        raise InvalidArgumentError(_said(found), reason="REQUEST_INVALID", violations=found)
+
+
+def _said(found: Sequence[FieldViolation]) -> str:
+    return "; ".join(f"{v.field}: {v.description}" for v in found)
 
 
 def _refuse_known(known: Skill | None) -> None:

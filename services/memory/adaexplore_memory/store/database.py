@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from adaexplore.runtime.migrations import prepare
 from adaexplore.runtime.sql import insert_or, take_turn, transaction
-from adaexplore_memory.domain import FailureReport, OutcomeReport, Skill, SkillKind, SkillState
+from adaexplore_memory.domain import Counters, FailureReport, OutcomeReport, Skill, SkillKind, SkillState, Stats
 from adaexplore_memory.store.rows import from_row, rule_key, to_row
 from adaexplore_memory.store.tables import SCHEMA, failures, idempotency, outcome_skills, outcomes, skill_tasks, skills
 
@@ -222,6 +222,25 @@ class Transaction:
         )
         shown = and_(outcome_skills.c.skill_name == skill_name, outcome_skills.c.request_id.in_(candidate), ~outcome_skills.c.broken)
         return (await self._connection.execute(update(outcome_skills).where(shown).values(broken=True))).rowcount
+
+    async def stats(self) -> Stats:
+        """Count what there is."""
+        by_kind = select(skills.c.kind, skills.c.state, func.count()).group_by(skills.c.kind, skills.c.state)
+        by_cause = select(failures.c.cause, func.count(), func.count(failures.c.skill_name)).group_by(failures.c.cause)
+        sums = select(*(func.coalesce(func.sum(column), 0) for column in (skills.c.shown, skills.c.broken, skills.c.avoided)))
+        proven = select(func.count()).where(skills.c.body.like('%"reproducer_failed": true%'))
+        run = self._connection.execute
+        return Stats(
+            {(SkillKind(kind), SkillState(state)): count for kind, state, count in await run(by_kind)},
+            {cause: (count, taught) for cause, count, taught in await run(by_cause)},
+            await self._number(select(func.count(func.distinct(failures.c.task_digest)))),
+            await self._number(proven),
+            await self._number(select(func.count()).select_from(outcomes)),
+            Counters(*map(int, (await run(sums)).one())),
+        )
+
+    async def _number(self, query: Select[Any]) -> int:
+        return int((await self._connection.execute(query)).scalar_one())
 
     async def _first(self, query: Select[Any]) -> Skill | None:
         found = await self._all(query.limit(1))
