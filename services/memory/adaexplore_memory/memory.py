@@ -18,7 +18,7 @@ from adaexplore.runtime.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
-from adaexplore_memory.check import check
+from adaexplore_memory.check import check, lines_of
 from adaexplore_memory.distill import distill
 from adaexplore_memory.domain import (
     Counters,
@@ -35,9 +35,10 @@ from adaexplore_memory.domain import (
     Stats,
     Violation,
 )
+from adaexplore_memory.index import LiveIndex, explained
 from adaexplore_memory.intake import diagnostic, failure_id, refusal
 from adaexplore_memory.lifecycle import activation_refusal, from_lesson, proof_wanted, supported, violations, with_proof, written
-from adaexplore_memory.select import Query, select
+from adaexplore_memory.select import Query
 from adaexplore_memory.store import Remembered, SkillFilter, Store, Transaction
 
 UPDATABLE = ("state", "rule", "instead", "scope", "patterns", "retire_reason", "evidence.proof")
@@ -67,6 +68,7 @@ class Memory:
     def __init__(self, store: Store, now_us: Callable[[], int]) -> None:
         self._store = store
         self._now_us = now_us
+        self._index = LiveIndex()
         # One thread: reading a large source takes seconds that the event loop does not have, and the parser's warning filter is global.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-source")
 
@@ -180,14 +182,26 @@ class Memory:
             _refuse_stale(await _existing(tx, name), etag)
             await tx.delete(name)
 
+    async def warm(self) -> None:
+        """Read what choosing among skills needs, so that the first call need not wait for it."""
+        async with self._store.reading() as tx:
+            await self._index.current(tx)
+
     async def select(self, query: Query) -> tuple[Selected, ...]:
         """Return the ACTIVE skills that a generation should be shown, the most relevant first."""
-        return select(await self._active(), query)
+        async with self._store.reading() as tx:
+            chosen = await self._index.skills(tx, (await self._index.current(tx)).chosen(query))
+        return explained(chosen, query)
 
     async def check(self, source: str, environment: Environment) -> tuple[Violation, ...]:
         """Return where a source surely breaks ACTIVE rules."""
-        skills = await self._active()
-        return await self._read(lambda: check(source, skills, environment))
+        found = await self._read(lambda: lines_of(source))
+        if found is None:
+            return ()
+        async with self._store.reading() as tx:
+            names = (await self._index.current(tx)).breaking(found.lines, environment)
+            skills = await self._index.skills(tx, names)
+        return check(found, skills, environment)
 
     async def record_failure(self, report: FailureReport) -> RecordedFailure:
         """Record a failure and what it teaches, once for each request id.
@@ -230,10 +244,6 @@ class Memory:
                 new = Counters(old.shown + 1, old.broken + (skill.name in broken), old.avoided + (skill.name in report.respected))
                 await tx.update(replace(skill, counters=new, update_time_us=now_us))
             await tx.remember("RecordOutcome", report.request_id, Remembered("", "", created=False), now_us)
-
-    async def _active(self) -> tuple[Skill, ...]:
-        async with self._store.reading() as tx:
-            return await tx.active()
 
     async def _read(self, work: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ from adaexplore.runtime.migrations import prepare
 from adaexplore.runtime.sql import insert_or, take_turn, transaction
 from adaexplore_memory.domain import Counters, FailureReport, OutcomeReport, Skill, SkillKind, SkillState, Stats
 from adaexplore_memory.store.rows import from_row, rule_key, to_row
-from adaexplore_memory.store.tables import SCHEMA, failures, idempotency, outcome_skills, outcomes, skill_tasks, skills
+from adaexplore_memory.store.tables import SCHEMA, failures, idempotency, outcome_skills, outcomes, skill_changes, skill_tasks, skills
 
 _KEPT_FAILURE_IDS = 100
 _MAX_PAGE_CHARACTERS = 2_500_000
@@ -121,10 +121,31 @@ class Transaction:
         """Return the skill with the same rule, whatever its case and spacing."""
         return await self._first(select(skills).where(skills.c.rule_key == rule_key(rule)))
 
-    async def active(self) -> tuple[Skill, ...]:
-        """Return every ACTIVE skill, in order of name."""
-        found = await self._all(select(skills).where(skills.c.state == SkillState.ACTIVE))
-        return tuple(sorted(found, key=lambda skill: skill.name))  # not by the database, whose order depends on its locale
+    async def active(self, names: Sequence[str]) -> tuple[Skill, ...]:
+        """Return the ACTIVE skills of these names, in the order of the names."""
+        # By name alone: with the state in the condition SQLite would look through all ACTIVE ones.
+        found = await self._all(select(skills).where(skills.c.name.in_(names)))
+        by_name = {skill.name: skill for skill in found if skill.state is SkillState.ACTIVE}
+        return tuple(by_name[name] for name in names if name in by_name)
+
+    async def last_change(self) -> int:
+        """Return where the last change of a skill stands, 0 if there was none."""
+        return await self._number(select(func.coalesce(func.max(skill_changes.c.sequence), 0)))
+
+    async def changes(self, after: int, most: int) -> list[tuple[int, str, Skill | None]]:
+        """Return the skills that changed after a point, the earliest first: where each stands, its name, and the skill if it is ACTIVE.
+
+        Tasks and failures are left out of their evidence.
+        """
+        noted = select(skill_changes).where(skill_changes.c.sequence > after).order_by(skill_changes.c.sequence).limit(most).subquery()
+        columns = [column for column in skills.c if column.name not in {"name", "sequence"}]
+        query = (
+            select(noted.c.sequence, noted.c.name, *columns)
+            .select_from(noted.outerjoin(skills, skills.c.name == noted.c.name))
+            .order_by(noted.c.sequence)
+        )
+        rows: Iterable[Mapping[Any, Any]] = (await self._connection.execute(query)).mappings()
+        return [(row["sequence"], row["name"], from_row(row, (), ()) if row["state"] == SkillState.ACTIVE else None) for row in rows]
 
     async def page(self, wanted: SkillFilter, before: int | None, size: int) -> tuple[tuple[Skill, ...], int | None]:
         """Return the newest skills older than `before`, at most `size`, and where the next page starts (None at the end)."""
