@@ -37,7 +37,17 @@ from adaexplore_memory.domain import (
 )
 from adaexplore_memory.index import LiveIndex, explained
 from adaexplore_memory.intake import diagnostic, failure_id, refusal
-from adaexplore_memory.lifecycle import activation_refusal, from_lesson, proof_wanted, supported, violations, with_proof, written
+from adaexplore_memory.lifecycle import (
+    activation_refusal,
+    from_lesson,
+    imported,
+    proof_wanted,
+    reworded,
+    supported,
+    violations,
+    with_proof,
+    written,
+)
 from adaexplore_memory.select import Query
 from adaexplore_memory.store import Remembered, SkillFilter, Store, Transaction
 
@@ -111,7 +121,7 @@ class Memory:
         async with self._store.transaction() as tx:
             for draft, found in zip(drafts, wrong, strict=True):
                 results.append(
-                    await _import(tx, written(draft, now_us)) if not found else Imported(ImportOutcome.REFUSED, "", _said(found))
+                    await _import(tx, imported(draft, now_us)) if not found else Imported(ImportOutcome.REFUSED, "", _said(found))
                 )
         return tuple(results)
 
@@ -258,8 +268,10 @@ async def _learn(tx: Transaction, report: FailureReport, lesson: Lesson | None, 
     if found is None:
         return await _teach(tx, report, lesson, now_us)
     await tx.add_task(found.name, report.task_digest)
-    # The text of a run-time exception is the candidate's to choose: it counts, but activates nothing that a proof could decide.
-    grown = supported(found, report.task_digest, now_us, provable=report.cause == "RUNTIME")
+    if lesson is not None and not found.distilled and found.state is SkillState.CANDIDATE:
+        found = reworded(found, lesson)
+    # A candidate chooses the text of its exceptions, and somebody else that of a written rule: a proof decides where there can be one.
+    grown = supported(found, report.task_digest, now_us, provable=report.cause == "RUNTIME" or not found.distilled)
     return await tx.update(grown), False
 
 
