@@ -6,6 +6,7 @@ import asyncio
 import sys
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,8 @@ from adaexplore.cli.exchange import RuleFormat, batches, from_lines, to_line
 from adaexplore.cli.failures import CliError
 from adaexplore.cli.fleet import DEFAULT_STATE_DIR, addresses
 from adaexplore.cli.output import enum_name, message_json, print_json
+from adaexplore.cli.verifying import Row, markdown, remembered, verify
+from adaexplore.client.evaluator import AsyncEvaluatorClient
 from adaexplore.client.memory import AsyncMemoryClient
 from adaexplore.memory.v1 import memory_pb2
 from adaexplore.types.v1 import evaluation_pb2, skill_pb2
@@ -214,6 +217,35 @@ def import_rules(
         console.print(f"line {refusal['line']}: {refusal['message']}")
 
 
+@app.command("verify")
+@connecting
+def verify_rules(
+    target: list[str] = typer.Option(["sm_90"], help="Target to compile for, for example sm_80 or gfx942; repeatable."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Tell what is shown and change no rule."),
+    results: Path | None = typer.Option(
+        None, help="File that keeps what runs with other versions of Triton have shown; this run is added."
+    ),
+    state_dir: Path = typer.Option(DEFAULT_STATE_DIR, help="Folder of the state of local services."),
+    json_output: bool = typer.Option(False, "--json", help="Print one JSON object in place of a markdown table."),
+) -> None:
+    """Compile every reproducer with the evaluator's Triton: what fails as it should is proven, what compiles is retired with the proof."""
+
+    async def run() -> list[Row]:
+        async with (
+            addresses(["memory", "evaluator"], state_dir) as at,
+            at.client(AsyncMemoryClient) as memory,
+            at.client(AsyncEvaluatorClient) as evaluator,
+        ):
+            skills = [skill for skill in await _pages(memory) if skill.state != skill_pb2.SKILL_STATE_RETIRED]
+            return await verify(memory, evaluator, skills, target, dry=dry_run)
+
+    rows = remembered(results, asyncio.run(run()))
+    if json_output:
+        print_json({"results": [asdict(row) for row in rows]})
+    else:
+        sys.stdout.write(f"{markdown(rows)}\n")
+
+
 async def _import(client: AsyncMemoryClient, skills: list[tuple[int, skill_pb2.Skill]]) -> list[tuple[int, memory_pb2.ImportResult]]:
     results: list[tuple[int, memory_pb2.ImportResult]] = []
     for batch in batches(skills):
@@ -248,14 +280,17 @@ async def _call(state_dir: Path, work: Callable[[AsyncMemoryClient], Awaitable[_
 
 
 async def _list(state_dir: Path, state: skill_pb2.SkillState.ValueType = skill_pb2.SKILL_STATE_UNSPECIFIED) -> list[skill_pb2.Skill]:
-    async def pages(client: AsyncMemoryClient) -> list[skill_pb2.Skill]:
-        skills: list[skill_pb2.Skill] = []
-        token = ""
-        while True:
-            page = await client.list_skills(memory_pb2.ListSkillsRequest(page_size=1000, page_token=token, state=state), timeout_s=30)
-            skills += page.skills
-            token = page.next_page_token
-            if not token:
-                return skills
+    return await _call(state_dir, lambda client: _pages(client, state))
 
-    return await _call(state_dir, pages)
+
+async def _pages(
+    client: AsyncMemoryClient, state: skill_pb2.SkillState.ValueType = skill_pb2.SKILL_STATE_UNSPECIFIED
+) -> list[skill_pb2.Skill]:
+    skills: list[skill_pb2.Skill] = []
+    token = ""
+    while True:
+        page = await client.list_skills(memory_pb2.ListSkillsRequest(page_size=1000, page_token=token, state=state), timeout_s=30)
+        skills += page.skills
+        token = page.next_page_token
+        if not token:
+            return skills
