@@ -43,6 +43,7 @@ async def run(config: MemoryConfig, *, announce: Callable[[str], None] | None = 
     async def wiring(server: grpc.aio.Server) -> AsyncIterator[None]:
         async with open_store(engine_for(config, SCHEMA)) as store:
             memory = Memory(store, now_us=lambda: time.time_ns() // 1_000)
+            await memory.warm()
             memory_pb2_grpc.add_MemoryServiceServicer_to_server(MemoryServicer(memory), server)
             try:
                 yield

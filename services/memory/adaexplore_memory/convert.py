@@ -12,6 +12,7 @@ from adaexplore_memory.domain import (
     Environment,
     Evidence,
     FailureReport,
+    Imported,
     OutcomeReport,
     Pattern,
     Proof,
@@ -22,6 +23,7 @@ from adaexplore_memory.domain import (
     SkillKind,
     SkillState,
     Snippet,
+    Stats,
     Violation,
 )
 from adaexplore_memory.intake import clean
@@ -219,6 +221,30 @@ def selected_to(selected: Selected) -> pb.SelectedSkill:
 def violation_to(violation: Violation) -> pb.SourceViolation:
     """Return the message of a violation."""
     return pb.SourceViolation(skill=skill_to(violation.skill), line=violation.line, excerpt=violation.excerpt)
+
+
+def imported_to(imported: Imported) -> pb.ImportResult:
+    """Return the message of what became of a skill that was to be imported."""
+    outcome = pb.ImportOutcome.Value(f"IMPORT_OUTCOME_{imported.outcome}")
+    return pb.ImportResult(outcome=outcome, skill_name=imported.skill_name, message=imported.message)
+
+
+def stats_to(stats: Stats) -> pb.GetMemoryStatsResponse:
+    """Return the message of what the memory holds."""
+    counters = stats.counters
+    return pb.GetMemoryStatsResponse(
+        skills=[
+            pb.SkillCount(kind=_TO_KIND[kind], state=_TO_STATE[state], count=count) for (kind, state), count in sorted(stats.skills.items())
+        ],
+        failures=[
+            pb.FailureCount(cause=evaluation_pb2.Cause.Value(f"CAUSE_{cause}"), count=count, taught=taught)
+            for cause, (count, taught) in sorted(stats.failures.items())
+        ],
+        failed_tasks=stats.failed_tasks,
+        proven_skills=stats.proven_skills,
+        outcomes=stats.outcomes,
+        counters=skill_pb2.SkillCounters(shown=counters.shown, broken=counters.broken, avoided=counters.avoided),
+    )
 
 
 def recorded_to(recorded: RecordedFailure) -> pb.RecordFailureResponse:

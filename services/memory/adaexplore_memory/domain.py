@@ -330,6 +330,45 @@ class Selected:
     tokens: int
 
 
+class ImportOutcome(StrEnum):
+    """What became of a skill that was to be imported."""
+
+    IMPORTED = "IMPORTED"
+    KNOWN = "KNOWN"
+    REFUSED = "REFUSED"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of one skill: the outcome, the skill that was made or is known (empty if refused), and why it was refused."""
+
+    outcome: ImportOutcome
+    skill_name: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What the memory holds.
+
+    Attributes:
+        skills: How many by kind and state.
+        failures: By cause, how many were recorded and how many of them taught or support a skill.
+        failed_tasks: Distinct tasks among the failures.
+        proven_skills: Skills whose reproducer failed where it was last tried.
+        outcomes: Generations whose outcome was recorded.
+        counters: Sum over all skills.
+
+    """
+
+    skills: Mapping[tuple[SkillKind, SkillState], int]
+    failures: Mapping[str, tuple[int, int]]
+    failed_tasks: int
+    proven_skills: int
+    outcomes: int
+    counters: Counters
+
+
 def skill_name(key: str) -> str:
     """Return the resource name of the skill with this signature or rule; the same key always gives the same name."""
     return f"skills/{hashlib.sha256(key.encode()).hexdigest()[:12]}"

@@ -83,6 +83,25 @@ def written(draft: Skill, now_us: int) -> Skill:
     )
 
 
+def imported(draft: Skill, now_us: int) -> Skill:
+    """Return the CANDIDATE that a skill of another memory becomes.
+
+    Without a reproducer its signature is left behind too: it could be made up to fit failures that this memory will see.
+    """
+    skill = written(draft, now_us)
+    return skill if skill.evidence.reproducer is not None else replace(skill, evidence=replace(skill.evidence, signature=""))
+
+
+def reworded(skill: Skill, lesson: Lesson) -> Skill:
+    """Return a CANDIDATE that somebody wrote in the memory's own words, now that a failure has taught the same; it keeps its name.
+
+    What failures make ACTIVE must be what they have shown.
+    """
+    evidence = replace(skill.evidence, signature=lesson.signature, reproducer=lesson.reproducer, repairs=lesson.repairs, proof=None)
+    said = replace(skill, rule=lesson.rule, instead=lesson.instead, scope=lesson.scope, patterns=lesson.patterns)
+    return replace(said, evidence=evidence, distilled=True)
+
+
 def supported(skill: Skill, task_digest: str, now_us: int, *, provable: bool = False) -> Skill:
     """Return the skill with one more failure of a task; the second distinct task makes a CANDIDATE ACTIVE.
 

@@ -18,28 +18,43 @@ from adaexplore.runtime.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
-from adaexplore_memory.check import check
+from adaexplore_memory.check import check, lines_of
 from adaexplore_memory.distill import distill
 from adaexplore_memory.domain import (
     Counters,
     Environment,
     FailureReport,
+    Imported,
+    ImportOutcome,
     Lesson,
     OutcomeReport,
     RecordedFailure,
     Selected,
     Skill,
     SkillState,
+    Stats,
     Violation,
 )
+from adaexplore_memory.index import LiveIndex, explained
 from adaexplore_memory.intake import diagnostic, failure_id, refusal
-from adaexplore_memory.lifecycle import activation_refusal, from_lesson, proof_wanted, supported, violations, with_proof, written
-from adaexplore_memory.select import Query, select
+from adaexplore_memory.lifecycle import (
+    activation_refusal,
+    from_lesson,
+    imported,
+    proof_wanted,
+    reworded,
+    supported,
+    violations,
+    with_proof,
+    written,
+)
+from adaexplore_memory.select import Query
 from adaexplore_memory.store import Remembered, SkillFilter, Store, Transaction
 
 UPDATABLE = ("state", "rule", "instead", "scope", "patterns", "retire_reason", "evidence.proof")
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1_000
+MAX_IMPORTED = 500
 _Result = TypeVar("_Result")
 
 
@@ -63,6 +78,7 @@ class Memory:
     def __init__(self, store: Store, now_us: Callable[[], int]) -> None:
         self._store = store
         self._now_us = now_us
+        self._index = LiveIndex()
         # One thread: reading a large source takes seconds that the event loop does not have, and the parser's warning filter is global.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-source")
 
@@ -89,6 +105,30 @@ class Memory:
             await tx.insert(skill)
             await tx.remember("CreateSkill", request_id, Remembered("", skill.name, created=True), now_us)
         return skill
+
+    async def import_skills(self, drafts: Sequence[Skill]) -> tuple[Imported, ...]:
+        """Add skills that another memory exported, each as a CANDIDATE; one that is known or wrong hinders no other.
+
+        Raises:
+            InvalidArgumentError: There are more than 500 (REQUEST_INVALID).
+
+        """
+        if len(drafts) > MAX_IMPORTED:
+            _refuse_invalid([FieldViolation("skills", f"must be at most {MAX_IMPORTED}; send more calls")])
+        wrong = await self._read(lambda: [violations(draft) for draft in drafts])
+        now_us = self._now_us()
+        results: list[Imported] = []
+        async with self._store.transaction() as tx:
+            for draft, found in zip(drafts, wrong, strict=True):
+                results.append(
+                    await _import(tx, imported(draft, now_us)) if not found else Imported(ImportOutcome.REFUSED, "", _said(found))
+                )
+        return tuple(results)
+
+    async def stats(self) -> Stats:
+        """Count what the memory holds."""
+        async with self._store.reading() as tx:
+            return await tx.stats()
 
     async def get(self, name: str) -> Skill:
         """Return one skill.
@@ -152,14 +192,26 @@ class Memory:
             _refuse_stale(await _existing(tx, name), etag)
             await tx.delete(name)
 
+    async def warm(self) -> None:
+        """Read what choosing among skills needs, so that the first call need not wait for it."""
+        async with self._store.reading() as tx:
+            await self._index.current(tx)
+
     async def select(self, query: Query) -> tuple[Selected, ...]:
         """Return the ACTIVE skills that a generation should be shown, the most relevant first."""
-        return select(await self._active(), query)
+        async with self._store.reading() as tx:
+            chosen = await self._index.skills(tx, (await self._index.current(tx)).chosen(query))
+        return explained(chosen, query)
 
     async def check(self, source: str, environment: Environment) -> tuple[Violation, ...]:
         """Return where a source surely breaks ACTIVE rules."""
-        skills = await self._active()
-        return await self._read(lambda: check(source, skills, environment))
+        found = await self._read(lambda: lines_of(source))
+        if found is None:
+            return ()
+        async with self._store.reading() as tx:
+            names = (await self._index.current(tx)).breaking(found.lines, environment)
+            skills = await self._index.skills(tx, names)
+        return check(found, skills, environment)
 
     async def record_failure(self, report: FailureReport) -> RecordedFailure:
         """Record a failure and what it teaches, once for each request id.
@@ -203,10 +255,6 @@ class Memory:
                 await tx.update(replace(skill, counters=new, update_time_us=now_us))
             await tx.remember("RecordOutcome", report.request_id, Remembered("", "", created=False), now_us)
 
-    async def _active(self) -> tuple[Skill, ...]:
-        async with self._store.reading() as tx:
-            return await tx.active()
-
     async def _read(self, work: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
@@ -220,8 +268,10 @@ async def _learn(tx: Transaction, report: FailureReport, lesson: Lesson | None, 
     if found is None:
         return await _teach(tx, report, lesson, now_us)
     await tx.add_task(found.name, report.task_digest)
-    # The text of a run-time exception is the candidate's to choose: it counts, but activates nothing that a proof could decide.
-    grown = supported(found, report.task_digest, now_us, provable=report.cause == "RUNTIME")
+    if lesson is not None and not found.distilled and found.state is SkillState.CANDIDATE:
+        found = reworded(found, lesson)
+    # A candidate chooses the text of its exceptions, and somebody else that of a written rule: a proof decides where there can be one.
+    grown = supported(found, report.task_digest, now_us, provable=report.cause == "RUNTIME" or not found.distilled)
     return await tx.update(grown), False
 
 
@@ -239,6 +289,14 @@ async def _count_broken(tx: Transaction, skill: Skill, report: FailureReport) ->
     if not more:
         return skill
     return await tx.update(replace(skill, counters=replace(skill.counters, broken=skill.counters.broken + more)))
+
+
+async def _import(tx: Transaction, skill: Skill) -> Imported:
+    known = await tx.find_by_signature(skill.evidence.signature) or await tx.find_by_rule(skill.rule) or await tx.find(skill.name)
+    if known is not None:
+        return Imported(ImportOutcome.KNOWN, known.name)
+    await tx.insert(skill)
+    return Imported(ImportOutcome.IMPORTED, skill.name)
 
 
 async def _existing(tx: Transaction, name: str) -> Skill:
@@ -275,7 +333,11 @@ def _path_violations(paths: Sequence[str]) -> list[FieldViolation]:
 
 def _refuse_invalid(found: Sequence[FieldViolation]) -> None:
     if found:
-        raise InvalidArgumentError("; ".join(f"{v.field}: {v.description}" for v in found), reason="REQUEST_INVALID", violations=found)
+        raise InvalidArgumentError(_said(found), reason="REQUEST_INVALID", violations=found)
+
+
+def _said(found: Sequence[FieldViolation]) -> str:
+    return "; ".join(f"{v.field}: {v.description}" for v in found)
 
 
 def _refuse_known(known: Skill | None) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from adaexplore_memory.distill.catalogue import concept
-from adaexplore_memory.domain import Environment, Scope, Selected, Skill, SkillKind
+from adaexplore_memory.domain import Environment, Scope, Skill, SkillKind
 
 DEFAULT_TOKEN_BUDGET = 1_600
 _CHARACTERS_A_TOKEN = 4
@@ -71,23 +72,6 @@ class Query:
     environment: Environment
     structural: bool = True
     token_budget: int = DEFAULT_TOKEN_BUDGET
-
-
-def select(skills: Iterable[Skill], query: Query) -> tuple[Selected, ...]:
-    """Return the skills to show, the most relevant first, within the token budget.
-
-    A skill that does not fit is passed over, and a shorter one after it may still be taken.
-    """
-    ranked = sorted(
-        (_rank(skill, query) for skill in skills if in_scope(skill.scope, query.environment) and _suits(skill.scope, query)), key=_key
-    )
-    chosen: list[Selected] = []
-    left = query.token_budget
-    for _, selected in ranked:
-        if selected.tokens <= left:
-            chosen.append(selected)
-            left -= selected.tokens
-    return tuple(chosen)
 
 
 def in_scope(scope: Scope, environment: Environment, *, certain: bool = False) -> bool:
@@ -153,7 +137,8 @@ def reach(operators: Iterable[str]) -> dict[str, tuple[int, str]]:
     return found
 
 
-def _suits(scope: Scope, query: Query) -> bool:
+def suits(scope: Scope, query: Query) -> bool:
+    """Return whether a scope's operator families are among those of the task."""
     wanted = set(scope.operator_families)
     if not wanted or not query.operators:
         return True
@@ -161,42 +146,34 @@ def _suits(scope: Scope, query: Query) -> bool:
     return bool(wanted & (families | query.operators))
 
 
-def _key(ranked: tuple[float, Selected]) -> tuple[float, int, str]:
-    score, selected = ranked
-    return -score, selected.tokens, selected.skill.name
-
-
-def _rank(skill: Skill, query: Query) -> tuple[float, Selected]:
-    score, reason = _relevance(skill, query)
+def worth(skill: Skill) -> float:
+    """Return what ranks skills of one relevance: what is heeded before what is ignored, what is proven before what is only counted."""
     counters, proof = skill.counters, skill.evidence.proof
-    # Ranks within a relevance class: what is heeded before what is ignored, what is proven before what is only counted.
     effect = (counters.avoided + 1) / (counters.avoided + counters.broken + 2)
-    score += 0.5 * effect + (0.2 if proof is not None and proof.reproducer_failed else 0.0)
-    if counters.avoided:
-        reason += f"; heeded {counters.avoided} times"
-    return score, Selected(skill, reason, estimate_tokens(skill))
+    return 0.5 * effect + (0.2 if proof is not None and proof.reproducer_failed else 0.0)
 
 
-def _relevance(skill: Skill, query: Query) -> tuple[float, str]:
-    """Score in classes about one apart: the task's own functions, techniques and families, rules of the language, anything else."""
-    about, reachable = subjects(skill), reach(query.operators)
+def reason(skill: Skill, query: Query, reachable: Mapping[str, tuple[int, str]]) -> str:
+    """Return why a skill is shown, in a few words."""
+    about = subjects(skill)
     hits = sorted((*reachable[name], name) for name in about if name in reachable)
     if hits:
-        distance, operator, name = hits[0]
-        return 4.0 - 0.1 * distance, f"the task's {operator} may be written with {name}"
-    if skill.scope.operator_families and query.operators:
-        return 2.5, f"it speaks of {_named(skill.scope.operator_families)}, which the task has"
-    if skill.kind is SkillKind.TECHNIQUE:
-        return (2.0 if query.structural else 1.5), "a technique that sped kernels up"
-    if not about:
-        return 1.0, "it holds for every Triton kernel"
-    return 0.0, f"it holds for this Triton, should {_named(sorted(about))} be used"
+        _, operator, name = hits[0]
+        said = f"the task's {operator} may be written with {name}"
+    elif skill.scope.operator_families and query.operators:
+        said = f"it speaks of {_named(skill.scope.operator_families)}, which the task has"
+    elif skill.kind is SkillKind.TECHNIQUE:
+        said = "a technique that sped kernels up"
+    else:
+        said = f"it holds for this Triton, should {_named(sorted(about))} be used" if about else "it holds for every Triton kernel"
+    return said + (f"; heeded {skill.counters.avoided} times" if skill.counters.avoided else "")
 
 
 def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:3])
 
 
+@lru_cache(maxsize=4096)
 def _version_in(specifier: str, version: str) -> bool:
     try:
         return SpecifierSet(specifier).contains(Version(version), prereleases=True)

@@ -61,3 +61,12 @@ class MemoryServicer(rpc.MemoryServiceServicer):
         environment = convert.environment_from(request.device, request.triton_version)
         violations = await self._memory.check(request.kernel.source, environment)
         return pb.CheckSourceResponse(violations=map(convert.violation_to, violations))
+
+    async def ImportSkills(self, request: pb.ImportSkillsRequest, context: _Context) -> pb.ImportSkillsResponse:
+        """Add skills that another memory or another tool exported."""
+        imported = await self._memory.import_skills([convert.skill_from(skill, partial=True) for skill in request.skills])
+        return pb.ImportSkillsResponse(results=map(convert.imported_to, imported))
+
+    async def GetMemoryStats(self, request: pb.GetMemoryStatsRequest, context: _Context) -> pb.GetMemoryStatsResponse:
+        """Count what the memory holds."""
+        return convert.stats_to(await self._memory.stats())

@@ -55,6 +55,14 @@ class AsyncMemoryClient(AsyncClient):
         """Checks a source against the patterns of ACTIVE rules, without running it."""
         return cast(pb.CheckSourceResponse, await self._unary(self._stub.CheckSource, request, timeout_s))
 
+    async def import_skills(self, request: pb.ImportSkillsRequest, timeout_s: float | None = None) -> pb.ImportSkillsResponse:
+        """Adds skills that another memory or another tool exported, as CANDIDATEs."""
+        return cast(pb.ImportSkillsResponse, await self._unary(self._stub.ImportSkills, request, timeout_s))
+
+    async def get_memory_stats(self, request: pb.GetMemoryStatsRequest, timeout_s: float | None = None) -> pb.GetMemoryStatsResponse:
+        """Counts what the memory holds."""
+        return cast(pb.GetMemoryStatsResponse, await self._unary(self._stub.GetMemoryStats, request, timeout_s))
+
 
 class MemoryClient(SyncClient):
     """Synchronous client of the memory API. Each method is the RPC of that name; its proto comment lists the errors."""
@@ -100,3 +108,11 @@ class MemoryClient(SyncClient):
     def check_source(self, request: pb.CheckSourceRequest, timeout_s: float | None = None) -> pb.CheckSourceResponse:
         """Checks a source against the patterns of ACTIVE rules, without running it."""
         return cast(pb.CheckSourceResponse, self._unary(self._stub.CheckSource, request, timeout_s))
+
+    def import_skills(self, request: pb.ImportSkillsRequest, timeout_s: float | None = None) -> pb.ImportSkillsResponse:
+        """Adds skills that another memory or another tool exported, as CANDIDATEs."""
+        return cast(pb.ImportSkillsResponse, self._unary(self._stub.ImportSkills, request, timeout_s))
+
+    def get_memory_stats(self, request: pb.GetMemoryStatsRequest, timeout_s: float | None = None) -> pb.GetMemoryStatsResponse:
+        """Counts what the memory holds."""
+        return cast(pb.GetMemoryStatsResponse, self._unary(self._stub.GetMemoryStats, request, timeout_s))

@@ -1,10 +1,12 @@
 """Two replicas of the memory over one database, as two processes have it."""
 
 import asyncio
+import dataclasses
 
 import pytest
-from adaexplore_memory.domain import FailureReport, OutcomeReport, SkillState
+from adaexplore_memory.domain import Environment, FailureReport, OutcomeReport, SkillState
 from adaexplore_memory.memory import Memory
+from adaexplore_memory.select import Query
 from adaexplore_memory.store import SCHEMA, SkillFilter, open_store
 
 ROUNDS = 5
@@ -71,6 +73,24 @@ async def test_outcomes_that_reach_two_replicas_are_all_counted_and_each_once(re
     await asyncio.gather(*(memory.record_outcome(outcome) for outcome in outcomes for memory in replicas))
     counters = (await replicas[1].get(name)).counters
     assert (counters.shown, counters.avoided) == (20, 20)
+
+
+async def test_a_replica_selects_and_checks_by_what_the_other_has_just_written(replicas):
+    query, source = Query(frozenset({"tanh"}), Environment("3.7.1", "sm_90")), SOURCE.replace("NAME", "tanh")
+    assert await replicas[1].select(query) == ()
+    name = (await replicas[0].record_failure(report("a"))).skill.name
+    assert await replicas[1].select(query) == ()
+    await replicas[0].record_failure(report("b", "task-2"))
+    assert [selected.skill.name for selected in await replicas[1].select(query)] == [name]
+    assert [violation.skill.name for violation in await replicas[1].check(source, query.environment)] == [name]
+    skill = await replicas[1].get(name)
+    await replicas[1].update(dataclasses.replace(skill, state=SkillState.RETIRED), ["state"], "")
+    assert await replicas[0].select(query) == ()
+    assert await replicas[0].check(source, query.environment) == ()
+    await replicas[1].update(dataclasses.replace(skill, state=SkillState.ACTIVE), ["state"], "")
+    assert len(await replicas[0].select(query)) == 1
+    await replicas[1].delete(name, "")
+    assert await replicas[0].select(query) == ()
 
 
 async def test_what_is_read_is_of_one_instant_though_others_write_meanwhile(replicas):

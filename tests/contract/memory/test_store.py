@@ -116,7 +116,24 @@ async def test_a_page_holds_only_what_the_filter_wants(store):
         techniques, _ = await tx.page(SkillFilter(kind=SkillKind.TECHNIQUE), None, 10)
         assert [skill.name for skill in active] == ["skills/2"]
         assert [skill.name for skill in techniques] == ["skills/3"]
-        assert await tx.active() == active
+        assert await tx.active(["skills/3", "skills/2", "skills/1", "skills/none"]) == active
+
+
+async def test_every_write_is_noted_in_order_and_what_is_not_active_is_noted_as_gone(store):
+    async with store.transaction() as tx:
+        for number in (1, 2):
+            await tx.insert(other(number, state=SkillState.ACTIVE))
+    async with store.reading() as tx:
+        noted = await tx.changes(0, 10)
+        assert [(name, skill.rule) for _, name, skill in noted] == [("skills/1", "You cannot use 1."), ("skills/2", "You cannot use 2.")]
+        assert [name for _, name, _ in await tx.changes(0, 1)] == ["skills/1"]
+    async with store.transaction() as tx:
+        await tx.update(other(1, state=SkillState.RETIRED))
+        await tx.insert(other(3, state=SkillState.ACTIVE))
+        await tx.delete("skills/2")
+    async with store.reading() as tx:
+        later = await tx.changes(noted[-1][0], 10)
+    assert [(name, skill is None) for _, name, skill in later] == [("skills/1", True), ("skills/3", False), ("skills/2", True)]
 
 
 async def test_a_page_of_long_skills_is_cut_and_continued(store):

@@ -3,7 +3,7 @@ from integration.generator.conftest import KERNEL, candidate_of, failed, generat
 
 from adaexplore.client.generator import GeneratorClient
 from adaexplore.generator.v1 import generator_pb2 as pb
-from adaexplore.runtime.errors import FailedPreconditionError
+from adaexplore.runtime.errors import FailedPreconditionError, InvalidArgumentError
 from adaexplore.types.v1 import kernel_pb2, task_pb2
 
 TASK = """import torch
@@ -101,9 +101,22 @@ def test_what_needs_a_model_says_so(client, request_id):
     calls = [
         lambda: client.distill_skill(pb.DistillSkillRequest(request_id=request_id, kernel={"source": KERNEL}, evaluation=failed())),
         lambda: client.judge_duplicate(pb.JudgeDuplicateRequest(request_id=request_id, rule="You cannot a.")),
-        lambda: client.synthesize_task(pb.SynthesizeTaskRequest(request_id=request_id)),
     ]
     for call in calls:
         with pytest.raises(FailedPreconditionError) as caught:
             call()
         assert caught.value.reason == "MODEL_REQUIRED"
+
+
+def test_a_task_is_composed_without_a_model_and_the_same_for_the_same_request(client, request_id):
+    first = client.synthesize_task(pb.SynthesizeTaskRequest(request_id=request_id))
+    assert first.task.format == task_pb2.TASK_FORMAT_MODULE
+    assert "class Model(" in first.task.source
+    assert (first.usage.cost_micro_usd, first.usage.calls) == (0, 0)
+    assert client.synthesize_task(pb.SynthesizeTaskRequest(request_id=request_id)) == first
+    assert client.synthesize_task(pb.SynthesizeTaskRequest(request_id=request_id + "-2")).task.source != first.task.source
+
+
+def test_an_operator_that_the_composer_does_not_know_is_named(client, request_id):
+    with pytest.raises(InvalidArgumentError, match=r"torch\.nn\.Nothing"):
+        client.synthesize_task(pb.SynthesizeTaskRequest(request_id=request_id, operators=["torch.nn.Nothing"]))

@@ -1,9 +1,12 @@
 import dataclasses
+import random
 
 import pytest
-from adaexplore_memory.check import check
+from adaexplore_memory.check import check as check_lines
+from adaexplore_memory.check import lines_of
 from adaexplore_memory.domain import Counters, Environment, Evidence, Pattern, Proof, Scope, Skill, SkillKind, SkillState
-from adaexplore_memory.select import Query, estimate_tokens, in_scope, select
+from adaexplore_memory.index import SkillIndex, select
+from adaexplore_memory.select import Query, estimate_tokens, in_scope
 
 HERE = Environment("3.7.1", "sm_90")
 TANH = Skill(
@@ -16,6 +19,10 @@ TANH = Skill(
 BREAK = Skill("skills/break", SkillKind.PITFALL, SkillState.ACTIVE, "You cannot use `break`.", patterns=(Pattern(statement_kind="Break"),))
 POW = dataclasses.replace(TANH, name="skills/pow", rule="You cannot use `tl.math.pow`.", patterns=(Pattern("triton.language.math.pow"),))
 SOURCE = "import triton\nimport triton.language as tl\n@triton.jit\ndef kernel(x):\n    y = tl.math.tanh(x)\n"
+
+
+def check(source, skills, environment):
+    return check_lines(lines_of(source), skills, environment)
 
 
 def names(skills, operators, **changes):
@@ -100,4 +107,46 @@ def test_a_technique_is_no_rule_to_break():
 
 
 def test_what_is_not_python_breaks_nothing():
-    assert check("def (:", [TANH], HERE) == ()
+    assert lines_of("def (:") is None
+
+
+def test_an_index_that_was_changed_chooses_as_one_that_was_made_anew():
+    draw = random.Random(3)
+    index, skills = SkillIndex(), {}
+    for _ in range(600):
+        skill = _drawn(draw)
+        if draw.random() < 0.2:
+            skills.pop(skill.name, None)
+            index.put(skill.name, None)
+        else:
+            skills[skill.name] = skill
+            index.put(skill.name, skill)
+    for operators in ([], ["gelu"], ["softmax", "layer_norm"]):
+        for structural in (True, False):
+            query = Query(frozenset(operators), HERE, structural, 400)
+            chosen = [selected.skill.name for selected in select(skills.values(), query)]
+            assert index.chosen(query) == chosen
+            assert len(chosen) == len(set(chosen)) > 3
+            assert all(in_scope(skills[name].scope, HERE) for name in chosen)
+    patterns = [Pattern("triton.language.math.tanh"), Pattern(statement_kind="Break")]
+    expected = sorted(name for name, skill in skills.items() if {*skill.patterns} & {*patterns} and in_scope(skill.scope, HERE))
+    assert index.breaking(patterns, HERE) == expected
+
+
+def test_a_search_for_what_still_fits_ends():
+    long = [dataclasses.replace(BREAK, name=f"skills/{number:04}", instead="x" * 400) for number in range(300)]
+    fits = estimate_tokens(BREAK)
+    assert names([*long[:150], BREAK], [], token_budget=fits) == ["skills/break"]
+    general = dataclasses.replace(TANH, rule=BREAK.rule)  # of the least relevance here
+    assert names([*long, general], ["softmax"], token_budget=fits) == []
+
+
+def _drawn(draw):
+    name = draw.choice(["tanh", "erf", "exp", "pow", "cos"])
+    patterns = draw.choice([(Pattern(f"triton.language.math.{name}"),), (Pattern(statement_kind="Break"),), ()])
+    scope = Scope(draw.choice(["", "==3.7.*", "==3.6.*"]), operator_families=draw.choice([(), ("softmax",), ("matmul",)]))
+    kind = draw.choice([SkillKind.PITFALL, SkillKind.TECHNIQUE])
+    counters = Counters(9, draw.randrange(5), draw.randrange(5))
+    return Skill(
+        f"skills/{draw.randrange(80)}", kind, SkillState.ACTIVE, f"You cannot use {name}.", "", scope, patterns=patterns, counters=counters
+    )

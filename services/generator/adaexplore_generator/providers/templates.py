@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 
 from adaexplore.runtime.errors import FailedPreconditionError
 from adaexplore.runtime.sources import kernel_digest
@@ -19,11 +20,13 @@ from adaexplore_generator.domain import (
     Progress,
     SynthesizedTask,
     SynthesizeRequest,
+    Task,
     Usage,
     UsageEstimate,
 )
 from adaexplore_generator.errors import model_required
 from adaexplore_generator.providers import ProgressSink
+from adaexplore_generator.synthesis import compose
 
 
 class TemplatesProvider:
@@ -72,8 +75,15 @@ class TemplatesProvider:
         raise model_required("JudgeDuplicate")
 
     async def synthesize(self, request: SynthesizeRequest) -> SynthesizedTask:
-        """Refuse: tasks are written by a model."""
-        raise model_required("SynthesizeTask")
+        """Compose a task; the seed tasks are not looked at, and another `request_id` gives another task.
+
+        Raises:
+            InvalidArgumentError: An operator is not known, or those named allow no task (REQUEST_INVALID).
+
+        """
+        seed = int.from_bytes(hashlib.sha256(request.request_id.encode()).digest()[:8])
+        made = await asyncio.to_thread(compose, seed, request.operators)
+        return SynthesizedTask(Task(f"synthetic_{made.digest[:12]}", made.source, "module"), Usage())
 
     async def list_models(self) -> tuple[ModelInfo, ...]:
         """Return the one entry that stands for this provider."""

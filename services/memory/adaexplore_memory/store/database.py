@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,9 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from adaexplore.runtime.migrations import prepare
 from adaexplore.runtime.sql import insert_or, take_turn, transaction
-from adaexplore_memory.domain import FailureReport, OutcomeReport, Skill, SkillKind, SkillState
+from adaexplore_memory.domain import Counters, FailureReport, OutcomeReport, Skill, SkillKind, SkillState, Stats
 from adaexplore_memory.store.rows import from_row, rule_key, to_row
-from adaexplore_memory.store.tables import SCHEMA, failures, idempotency, outcome_skills, outcomes, skill_tasks, skills
+from adaexplore_memory.store.tables import SCHEMA, failures, idempotency, outcome_skills, outcomes, skill_changes, skill_tasks, skills
 
 _KEPT_FAILURE_IDS = 100
 _MAX_PAGE_CHARACTERS = 2_500_000
@@ -121,10 +121,31 @@ class Transaction:
         """Return the skill with the same rule, whatever its case and spacing."""
         return await self._first(select(skills).where(skills.c.rule_key == rule_key(rule)))
 
-    async def active(self) -> tuple[Skill, ...]:
-        """Return every ACTIVE skill, in order of name."""
-        found = await self._all(select(skills).where(skills.c.state == SkillState.ACTIVE))
-        return tuple(sorted(found, key=lambda skill: skill.name))  # not by the database, whose order depends on its locale
+    async def active(self, names: Sequence[str]) -> tuple[Skill, ...]:
+        """Return the ACTIVE skills of these names, in the order of the names."""
+        # By name alone: with the state in the condition SQLite would look through all ACTIVE ones.
+        found = await self._all(select(skills).where(skills.c.name.in_(names)))
+        by_name = {skill.name: skill for skill in found if skill.state is SkillState.ACTIVE}
+        return tuple(by_name[name] for name in names if name in by_name)
+
+    async def last_change(self) -> int:
+        """Return where the last change of a skill stands, 0 if there was none."""
+        return await self._number(select(func.coalesce(func.max(skill_changes.c.sequence), 0)))
+
+    async def changes(self, after: int, most: int) -> list[tuple[int, str, Skill | None]]:
+        """Return the skills that changed after a point, the earliest first: where each stands, its name, and the skill if it is ACTIVE.
+
+        Tasks and failures are left out of their evidence.
+        """
+        noted = select(skill_changes).where(skill_changes.c.sequence > after).order_by(skill_changes.c.sequence).limit(most).subquery()
+        columns = [column for column in skills.c if column.name not in {"name", "sequence"}]
+        query = (
+            select(noted.c.sequence, noted.c.name, *columns)
+            .select_from(noted.outerjoin(skills, skills.c.name == noted.c.name))
+            .order_by(noted.c.sequence)
+        )
+        rows: Iterable[Mapping[Any, Any]] = (await self._connection.execute(query)).mappings()
+        return [(row["sequence"], row["name"], from_row(row, (), ()) if row["state"] == SkillState.ACTIVE else None) for row in rows]
 
     async def page(self, wanted: SkillFilter, before: int | None, size: int) -> tuple[tuple[Skill, ...], int | None]:
         """Return the newest skills older than `before`, at most `size`, and where the next page starts (None at the end)."""
@@ -222,6 +243,25 @@ class Transaction:
         )
         shown = and_(outcome_skills.c.skill_name == skill_name, outcome_skills.c.request_id.in_(candidate), ~outcome_skills.c.broken)
         return (await self._connection.execute(update(outcome_skills).where(shown).values(broken=True))).rowcount
+
+    async def stats(self) -> Stats:
+        """Count what there is."""
+        by_kind = select(skills.c.kind, skills.c.state, func.count()).group_by(skills.c.kind, skills.c.state)
+        by_cause = select(failures.c.cause, func.count(), func.count(failures.c.skill_name)).group_by(failures.c.cause)
+        sums = select(*(func.coalesce(func.sum(column), 0) for column in (skills.c.shown, skills.c.broken, skills.c.avoided)))
+        proven = select(func.count()).where(skills.c.body.like('%"reproducer_failed": true%'))
+        run = self._connection.execute
+        return Stats(
+            {(SkillKind(kind), SkillState(state)): count for kind, state, count in await run(by_kind)},
+            {cause: (count, taught) for cause, count, taught in await run(by_cause)},
+            await self._number(select(func.count(func.distinct(failures.c.task_digest)))),
+            await self._number(proven),
+            await self._number(select(func.count()).select_from(outcomes)),
+            Counters(*map(int, (await run(sums)).one())),
+        )
+
+    async def _number(self, query: Select[Any]) -> int:
+        return int((await self._connection.execute(query)).scalar_one())
 
     async def _first(self, query: Select[Any]) -> Skill | None:
         found = await self._all(query.limit(1))

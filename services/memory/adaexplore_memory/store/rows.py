@@ -47,7 +47,7 @@ def to_row(skill: Skill) -> dict[str, Any]:
     }
 
 
-def from_row(row: Mapping[str, Any], task_digests: Sequence[str], failure_ids: Sequence[str]) -> Skill:
+def from_row(row: Mapping[Any, Any], task_digests: Sequence[str], failure_ids: Sequence[str]) -> Skill:
     """Return the skill that a row and its evidence describe."""
     body = json.loads(row["body"])
     evidence = Evidence(

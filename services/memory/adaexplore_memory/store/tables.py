@@ -38,6 +38,15 @@ skills = Table(
 _GROUPS = skills.c.signature != ""
 Index("skills_by_signature", skills.c.signature, unique=True, sqlite_where=_GROUPS, postgresql_where=_GROUPS)
 
+# Written by triggers, which the migrations make: a process of the version before notes its writes too.
+skill_changes = Table(
+    "skill_changes",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+)
+Index("skill_changes_by_sequence", skill_changes.c.sequence)
+
 skill_tasks = Table(
     "skill_tasks",
     metadata,

@@ -640,11 +640,11 @@ class SynthesizeTaskRequest(_message.Message):
     """Most that this request may cost in micro-USD; absent means no limit."""
     @_builtins.property
     def seed_tasks(self) -> _containers.RepeatedCompositeFieldContainer[_task_pb2.Task]:
-        """Tasks whose manner is to be followed; at most 5."""
+        """Tasks whose manner is to be followed; at most 5. `templates` does not look at them."""
 
     @_builtins.property
     def operators(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Operators to use, for example `torch.nn.Softmax`."""
+        """Operators to use, for example `torch.nn.Softmax`; empty leaves the choice open."""
 
     @_builtins.property
     def model(self) -> Global___ModelSpec:

@@ -119,7 +119,9 @@ class GeneratorServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SynthesizeTask(self, request, context):
-        """Asks a model for a new task in the manner of the seed tasks. Errors and retries: as DistillSkill.
+        """Makes a new task: a model writes it in the manner of the seed tasks; the provider `templates` composes it of three to six operators
+        without a model, and the same `request_id` and operators always give the same task. Errors: as GenerateKernel, and INVALID_ARGUMENT
+        (REQUEST_INVALID) where `templates` does not know an operator or those named allow no task. Retries: as GenerateKernel.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -52,7 +52,10 @@ class GeneratorServiceStub:
     JudgeDuplicate: _grpc.UnaryUnaryMultiCallable[_generator_pb2.JudgeDuplicateRequest, _generator_pb2.JudgeDuplicateResponse]
     """Asks a model whether a rule says what another one says already. Errors and retries: as DistillSkill."""
     SynthesizeTask: _grpc.UnaryUnaryMultiCallable[_generator_pb2.SynthesizeTaskRequest, _generator_pb2.SynthesizeTaskResponse]
-    """Asks a model for a new task in the manner of the seed tasks. Errors and retries: as DistillSkill."""
+    """Makes a new task: a model writes it in the manner of the seed tasks; the provider `templates` composes it of three to six operators
+    without a model, and the same `request_id` and operators always give the same task. Errors: as GenerateKernel, and INVALID_ARGUMENT
+    (REQUEST_INVALID) where `templates` does not know an operator or those named allow no task. Retries: as GenerateKernel.
+    """
     EstimateUsage: _grpc.UnaryUnaryMultiCallable[_generator_pb2.EstimateUsageRequest, _generator_pb2.EstimateUsageResponse]
     """Says what a generation may use at most and what it will probably use, without asking a model. Errors: INVALID_ARGUMENT
     (REQUEST_INVALID), NOT_FOUND (PROVIDER_UNKNOWN). May be retried.
@@ -100,7 +103,10 @@ class GeneratorServiceAsyncStub(GeneratorServiceStub):
     JudgeDuplicate: _aio.UnaryUnaryMultiCallable[_generator_pb2.JudgeDuplicateRequest, _generator_pb2.JudgeDuplicateResponse]  # type: ignore[assignment]
     """Asks a model whether a rule says what another one says already. Errors and retries: as DistillSkill."""
     SynthesizeTask: _aio.UnaryUnaryMultiCallable[_generator_pb2.SynthesizeTaskRequest, _generator_pb2.SynthesizeTaskResponse]  # type: ignore[assignment]
-    """Asks a model for a new task in the manner of the seed tasks. Errors and retries: as DistillSkill."""
+    """Makes a new task: a model writes it in the manner of the seed tasks; the provider `templates` composes it of three to six operators
+    without a model, and the same `request_id` and operators always give the same task. Errors: as GenerateKernel, and INVALID_ARGUMENT
+    (REQUEST_INVALID) where `templates` does not know an operator or those named allow no task. Retries: as GenerateKernel.
+    """
     EstimateUsage: _aio.UnaryUnaryMultiCallable[_generator_pb2.EstimateUsageRequest, _generator_pb2.EstimateUsageResponse]  # type: ignore[assignment]
     """Says what a generation may use at most and what it will probably use, without asking a model. Errors: INVALID_ARGUMENT
     (REQUEST_INVALID), NOT_FOUND (PROVIDER_UNKNOWN). May be retried.
@@ -169,7 +175,10 @@ class GeneratorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generator_pb2.SynthesizeTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generator_pb2.SynthesizeTaskResponse, _abc.Awaitable[_generator_pb2.SynthesizeTaskResponse]]:
-        """Asks a model for a new task in the manner of the seed tasks. Errors and retries: as DistillSkill."""
+        """Makes a new task: a model writes it in the manner of the seed tasks; the provider `templates` composes it of three to six operators
+        without a model, and the same `request_id` and operators always give the same task. Errors: as GenerateKernel, and INVALID_ARGUMENT
+        (REQUEST_INVALID) where `templates` does not know an operator or those named allow no task. Retries: as GenerateKernel.
+        """
 
     @_abc_1.abstractmethod
     def EstimateUsage(

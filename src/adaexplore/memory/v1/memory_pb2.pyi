@@ -12,6 +12,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -22,6 +23,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ImportOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ImportOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ImportOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    IMPORT_OUTCOME_UNSPECIFIED: _ImportOutcome.ValueType  # 0
+    """Not stated."""
+    IMPORT_OUTCOME_IMPORTED: _ImportOutcome.ValueType  # 1
+    """It is a CANDIDATE now."""
+    IMPORT_OUTCOME_KNOWN: _ImportOutcome.ValueType  # 2
+    """A skill with the same signature or rule exists; nothing was changed."""
+    IMPORT_OUTCOME_REFUSED: _ImportOutcome.ValueType  # 3
+    """It cannot be a skill; the message says why."""
+
+class ImportOutcome(_ImportOutcome, metaclass=_ImportOutcomeEnumTypeWrapper):
+    """What became of a skill that was to be imported."""
+
+IMPORT_OUTCOME_UNSPECIFIED: ImportOutcome.ValueType  # 0
+"""Not stated."""
+IMPORT_OUTCOME_IMPORTED: ImportOutcome.ValueType  # 1
+"""It is a CANDIDATE now."""
+IMPORT_OUTCOME_KNOWN: ImportOutcome.ValueType  # 2
+"""A skill with the same signature or rule exists; nothing was changed."""
+IMPORT_OUTCOME_REFUSED: ImportOutcome.ValueType  # 3
+"""It cannot be a skill; the message says why."""
+Global___ImportOutcome: _TypeAlias = ImportOutcome  # noqa: Y015
 
 @_typing.final
 class CreateSkillRequest(_message.Message):
@@ -598,3 +627,208 @@ class CheckSourceResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckSourceResponse: _TypeAlias = CheckSourceResponse  # noqa: Y015
+
+@_typing.final
+class ImportSkillsRequest(_message.Message):
+    """Request of ImportSkills."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SKILLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def skills(self) -> _containers.RepeatedCompositeFieldContainer[_skill_pb2.Skill]:
+        """The skills, at most 500; `rule` is required, a kind that is not stated means PITFALL; `name`, `state`, counters, times, etag, proof,
+        tasks and failures are passed over.
+        """
+
+    def __init__(
+        self,
+        *,
+        skills: _abc.Iterable[_skill_pb2.Skill] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["skills", b"skills"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportSkillsRequest: _TypeAlias = ImportSkillsRequest  # noqa: Y015
+
+@_typing.final
+class ImportResult(_message.Message):
+    """What became of one skill."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    SKILL_NAME_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    outcome: Global___ImportOutcome.ValueType
+    """The outcome."""
+    skill_name: _builtins.str
+    """Resource name of the skill that was made or that is known; empty if refused."""
+    message: _builtins.str
+    """Why it was refused; empty otherwise."""
+    def __init__(
+        self,
+        *,
+        outcome: Global___ImportOutcome.ValueType = ...,
+        skill_name: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "outcome", b"outcome", "skill_name", b"skill_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportResult: _TypeAlias = ImportResult  # noqa: Y015
+
+@_typing.final
+class ImportSkillsResponse(_message.Message):
+    """Response of ImportSkills."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ImportResult]:
+        """One result for each skill of the request, in its order."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___ImportResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportSkillsResponse: _TypeAlias = ImportSkillsResponse  # noqa: Y015
+
+@_typing.final
+class GetMemoryStatsRequest(_message.Message):
+    """Request of GetMemoryStats."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMemoryStatsRequest: _TypeAlias = GetMemoryStatsRequest  # noqa: Y015
+
+@_typing.final
+class SkillCount(_message.Message):
+    """How many skills there are of a kind in a state."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    kind: _skill_pb2.SkillKind.ValueType
+    """Kind of skill."""
+    state: _skill_pb2.SkillState.ValueType
+    """State in its life."""
+    count: _builtins.int
+    """How many."""
+    def __init__(
+        self,
+        *,
+        kind: _skill_pb2.SkillKind.ValueType = ...,
+        state: _skill_pb2.SkillState.ValueType = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "kind", b"kind", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SkillCount: _TypeAlias = SkillCount  # noqa: Y015
+
+@_typing.final
+class FailureCount(_message.Message):
+    """How many failures were recorded with a cause."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CAUSE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    TAUGHT_FIELD_NUMBER: _builtins.int
+    cause: _evaluation_pb2.Cause.ValueType
+    """Cause of the verdict."""
+    count: _builtins.int
+    """How many."""
+    taught: _builtins.int
+    """How many of them taught or support a skill."""
+    def __init__(
+        self,
+        *,
+        cause: _evaluation_pb2.Cause.ValueType = ...,
+        count: _builtins.int = ...,
+        taught: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "count", b"count", "taught", b"taught"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailureCount: _TypeAlias = FailureCount  # noqa: Y015
+
+@_typing.final
+class GetMemoryStatsResponse(_message.Message):
+    """Response of GetMemoryStats."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SKILLS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    FAILED_TASKS_FIELD_NUMBER: _builtins.int
+    PROVEN_SKILLS_FIELD_NUMBER: _builtins.int
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    COUNTERS_FIELD_NUMBER: _builtins.int
+    failed_tasks: _builtins.int
+    """Distinct tasks among the failures."""
+    proven_skills: _builtins.int
+    """Skills that a proof shows to hold: their reproducer failed where it was last tried."""
+    outcomes: _builtins.int
+    """Generations whose outcome was recorded."""
+    @_builtins.property
+    def skills(self) -> _containers.RepeatedCompositeFieldContainer[Global___SkillCount]:
+        """Skills by kind and state; what there is none of is left out."""
+
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailureCount]:
+        """Recorded failures by cause; what there is none of is left out."""
+
+    @_builtins.property
+    def counters(self) -> _skill_pb2.SkillCounters:
+        """Sum of the counters of all skills."""
+
+    def __init__(
+        self,
+        *,
+        skills: _abc.Iterable[Global___SkillCount] | None = ...,
+        failures: _abc.Iterable[Global___FailureCount] | None = ...,
+        failed_tasks: _builtins.int = ...,
+        proven_skills: _builtins.int = ...,
+        outcomes: _builtins.int = ...,
+        counters: _skill_pb2.SkillCounters | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "failed_tasks", b"failed_tasks", "failures", b"failures", "outcomes", b"outcomes", "proven_skills", b"proven_skills", "skills", b"skills"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMemoryStatsResponse: _TypeAlias = GetMemoryStatsResponse  # noqa: Y015

@@ -82,6 +82,16 @@ class MemoryServiceStub(object):
                 request_serializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.CheckSourceRequest.SerializeToString,
                 response_deserializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.CheckSourceResponse.FromString,
                 _registered_method=True)
+        self.ImportSkills = channel.unary_unary(
+                '/adaexplore.memory.v1.MemoryService/ImportSkills',
+                request_serializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.ImportSkillsRequest.SerializeToString,
+                response_deserializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.ImportSkillsResponse.FromString,
+                _registered_method=True)
+        self.GetMemoryStats = channel.unary_unary(
+                '/adaexplore.memory.v1.MemoryService/GetMemoryStats',
+                request_serializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.GetMemoryStatsRequest.SerializeToString,
+                response_deserializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.GetMemoryStatsResponse.FromString,
+                _registered_method=True)
 
 
 class MemoryServiceServicer(object):
@@ -161,6 +171,23 @@ class MemoryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ImportSkills(self, request, context):
+        """Adds skills that another memory or another tool exported, at most 500 a call. Each becomes a CANDIDATE, whatever state, proof, counts
+        and counters it comes with: those are somebody else's word, and this memory's own proofs and tasks make it ACTIVE. One that cannot be
+        taken is told in its result and hinders no other. Errors: INVALID_ARGUMENT (REQUEST_INVALID: more than 500), UNAVAILABLE
+        (STORE_UNAVAILABLE: none was taken). May be retried: what was taken is KNOWN then.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMemoryStats(self, request, context):
+        """Counts what the memory holds. Errors: UNAVAILABLE (STORE_UNAVAILABLE). May be retried.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MemoryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -208,6 +235,16 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     servicer.CheckSource,
                     request_deserializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.CheckSourceRequest.FromString,
                     response_serializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.CheckSourceResponse.SerializeToString,
+            ),
+            'ImportSkills': grpc.unary_unary_rpc_method_handler(
+                    servicer.ImportSkills,
+                    request_deserializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.ImportSkillsRequest.FromString,
+                    response_serializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.ImportSkillsResponse.SerializeToString,
+            ),
+            'GetMemoryStats': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMemoryStats,
+                    request_deserializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.GetMemoryStatsRequest.FromString,
+                    response_serializer=adaexplore_dot_memory_dot_v1_dot_memory__pb2.GetMemoryStatsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -456,6 +493,60 @@ class MemoryService(object):
             '/adaexplore.memory.v1.MemoryService/CheckSource',
             adaexplore_dot_memory_dot_v1_dot_memory__pb2.CheckSourceRequest.SerializeToString,
             adaexplore_dot_memory_dot_v1_dot_memory__pb2.CheckSourceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportSkills(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/adaexplore.memory.v1.MemoryService/ImportSkills',
+            adaexplore_dot_memory_dot_v1_dot_memory__pb2.ImportSkillsRequest.SerializeToString,
+            adaexplore_dot_memory_dot_v1_dot_memory__pb2.ImportSkillsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMemoryStats(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/adaexplore.memory.v1.MemoryService/GetMemoryStats',
+            adaexplore_dot_memory_dot_v1_dot_memory__pb2.GetMemoryStatsRequest.SerializeToString,
+            adaexplore_dot_memory_dot_v1_dot_memory__pb2.GetMemoryStatsResponse.FromString,
             options,
             channel_credentials,
             insecure,

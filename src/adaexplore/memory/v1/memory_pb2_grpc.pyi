@@ -68,6 +68,14 @@ class MemoryServiceStub:
     """Checks a source against the patterns of ACTIVE rules, without running it. Errors: INVALID_ARGUMENT (REQUEST_INVALID),
     UNAVAILABLE (STORE_UNAVAILABLE). A source that is not Python has no violations. May be retried.
     """
+    ImportSkills: _grpc.UnaryUnaryMultiCallable[_memory_pb2.ImportSkillsRequest, _memory_pb2.ImportSkillsResponse]
+    """Adds skills that another memory or another tool exported, at most 500 a call. Each becomes a CANDIDATE, whatever state, proof, counts
+    and counters it comes with: those are somebody else's word, and this memory's own proofs and tasks make it ACTIVE. One that cannot be
+    taken is told in its result and hinders no other. Errors: INVALID_ARGUMENT (REQUEST_INVALID: more than 500), UNAVAILABLE
+    (STORE_UNAVAILABLE: none was taken). May be retried: what was taken is KNOWN then.
+    """
+    GetMemoryStats: _grpc.UnaryUnaryMultiCallable[_memory_pb2.GetMemoryStatsRequest, _memory_pb2.GetMemoryStatsResponse]
+    """Counts what the memory holds. Errors: UNAVAILABLE (STORE_UNAVAILABLE). May be retried."""
 
 @_typing.type_check_only
 class MemoryServiceAsyncStub(MemoryServiceStub):
@@ -109,6 +117,14 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """Checks a source against the patterns of ACTIVE rules, without running it. Errors: INVALID_ARGUMENT (REQUEST_INVALID),
     UNAVAILABLE (STORE_UNAVAILABLE). A source that is not Python has no violations. May be retried.
     """
+    ImportSkills: _aio.UnaryUnaryMultiCallable[_memory_pb2.ImportSkillsRequest, _memory_pb2.ImportSkillsResponse]  # type: ignore[assignment]
+    """Adds skills that another memory or another tool exported, at most 500 a call. Each becomes a CANDIDATE, whatever state, proof, counts
+    and counters it comes with: those are somebody else's word, and this memory's own proofs and tasks make it ACTIVE. One that cannot be
+    taken is told in its result and hinders no other. Errors: INVALID_ARGUMENT (REQUEST_INVALID: more than 500), UNAVAILABLE
+    (STORE_UNAVAILABLE: none was taken). May be retried: what was taken is KNOWN then.
+    """
+    GetMemoryStats: _aio.UnaryUnaryMultiCallable[_memory_pb2.GetMemoryStatsRequest, _memory_pb2.GetMemoryStatsResponse]  # type: ignore[assignment]
+    """Counts what the memory holds. Errors: UNAVAILABLE (STORE_UNAVAILABLE). May be retried."""
 
 class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     """Owns skills and their evidence. Never calls a model and never runs code.
@@ -201,5 +217,25 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         """Checks a source against the patterns of ACTIVE rules, without running it. Errors: INVALID_ARGUMENT (REQUEST_INVALID),
         UNAVAILABLE (STORE_UNAVAILABLE). A source that is not Python has no violations. May be retried.
         """
+
+    @_abc_1.abstractmethod
+    def ImportSkills(
+        self,
+        request: _memory_pb2.ImportSkillsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_pb2.ImportSkillsResponse, _abc.Awaitable[_memory_pb2.ImportSkillsResponse]]:
+        """Adds skills that another memory or another tool exported, at most 500 a call. Each becomes a CANDIDATE, whatever state, proof, counts
+        and counters it comes with: those are somebody else's word, and this memory's own proofs and tasks make it ACTIVE. One that cannot be
+        taken is told in its result and hinders no other. Errors: INVALID_ARGUMENT (REQUEST_INVALID: more than 500), UNAVAILABLE
+        (STORE_UNAVAILABLE: none was taken). May be retried: what was taken is KNOWN then.
+        """
+
+    @_abc_1.abstractmethod
+    def GetMemoryStats(
+        self,
+        request: _memory_pb2.GetMemoryStatsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_pb2.GetMemoryStatsResponse, _abc.Awaitable[_memory_pb2.GetMemoryStatsResponse]]:
+        """Counts what the memory holds. Errors: UNAVAILABLE (STORE_UNAVAILABLE). May be retried."""
 
 def add_MemoryServiceServicer_to_server(servicer: MemoryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
