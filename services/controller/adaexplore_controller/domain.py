@@ -101,7 +101,7 @@ class PolicySpec:
 class SearchSpec:
     """All that defines a search; `payload` is the whole of it, None for a wall time or a cost in micro-USD means no limit.
 
-    `task_source` is the source of its task, empty in searches that were stored before it was kept; `max_in_flight` steps are made at one time.
+    `task_source` is the source of its task, empty in older searches; up to `max_in_flight` of its steps are made at one time.
     """
 
     payload: Payload
