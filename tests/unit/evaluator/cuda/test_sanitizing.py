@@ -1,11 +1,12 @@
 """The run under a sanitizer in the real sandbox; the tool is a stand-in that runs its program and prints what compute-sanitizer would."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
 import torch
 from adaexplore_evaluator.referee.cuda.sanitizer_log import SanitizerLog, parse_log
-from adaexplore_evaluator.referee.cuda.sanitizing import Order, SanitizedRun, finding_of, run_sanitized, with_run
+from adaexplore_evaluator.referee.cuda.sanitizing import Order, SanitizedRun, finding_of, run_sanitized, wait_for_end, with_run
 from adaexplore_evaluator.referee.fleet import Fleet
 from adaexplore_evaluator.referee.reference import Made
 from adaexplore_evaluator.referee.tasks import JobCancelledError
@@ -135,3 +136,16 @@ def test_races_are_nondeterministic_and_the_timing_stays():
 def test_evidence_of_a_run_without_a_summary_counts_nothing():
     found = with_run({}, "memcheck", "", SanitizedRun(SanitizerLog((), None, ""), "it took too long", 1.0), CANDIDATE, False)
     assert "error_count" not in found["sanitization"]
+
+
+def test_what_is_done_meanwhile_takes_nothing_from_the_budget():
+    ends = [None, None, None, SimpleNamespace(killed=None, signal=None)]
+    runner = SimpleNamespace(ended=lambda _timeout_s: ends.pop(0))
+    seen = []
+
+    def meanwhile(found):
+        seen.append(found)
+        time.sleep(0.2)
+
+    assert wait_for_end(runner, time.monotonic() + 0.3, 0.3, lambda: False, meanwhile) == ""
+    assert seen == [runner] * 3

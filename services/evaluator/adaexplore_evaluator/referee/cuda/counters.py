@@ -8,7 +8,16 @@ from typing import Any
 
 from adaexplore_evaluator.nsight import NOT_INSTALLED, NOT_PERMITTED, NsightCompute, parse_counters
 from adaexplore_evaluator.profiles import profiled
-from adaexplore_evaluator.referee.cuda.sanitizing import Order, elements_of, place_order, reply_problem, text_of, wait_for_end
+from adaexplore_evaluator.referee.cuda.sanitizing import (
+    Meanwhile,
+    Order,
+    elements_of,
+    idle,
+    place_order,
+    reply_problem,
+    text_of,
+    wait_for_end,
+)
 from adaexplore_evaluator.referee.fleet import Fleet
 from adaexplore_evaluator.referee.runners import RunnerEndedError, RunnerForgedError
 from adaexplore_evaluator.referee.tasks import PreparedTask
@@ -38,6 +47,7 @@ def read_counters(
     cancelled: Callable[[], bool],
     restricted: bool,
     budget_s: float = _BUDGET_S,
+    meanwhile: Meanwhile = idle,
 ) -> JsonObject:
     """Counters of one call on the first case's inputs, as fields of a Profile; JobCancelledError if the caller gave up.
 
@@ -49,6 +59,7 @@ def read_counters(
         cancelled: Whether the caller gave up.
         restricted: Whether the driver is known to permit it to nobody.
         budget_s: Seconds that it may take.
+        meanwhile: Done now and then while it is at work, at nobody's expense.
 
     """
     if restricted:
@@ -58,19 +69,25 @@ def read_counters(
     if elements_of(task) > _MOST_ELEMENTS:
         return _told("FAILED", f"inputs of {elements_of(task):,} elements are too many to be handed over to it")
     try:
-        return _read(fleet, program, task, order, cancelled, budget_s)
+        return _read(fleet, program, task, order, cancelled, budget_s, meanwhile)
     except (SandboxError, RunnerEndedError, RunnerForgedError, WireError) as error:
         return _told("FAILED", str(error)[:300])
 
 
 def _read(
-    fleet: Fleet, program: NsightCompute, task: PreparedTask, order: Order, cancelled: Callable[[], bool], budget_s: float
+    fleet: Fleet,
+    program: NsightCompute,
+    task: PreparedTask,
+    order: Order,
+    cancelled: Callable[[], bool],
+    budget_s: float,
+    meanwhile: Meanwhile,
 ) -> JsonObject:
     deadline_s = time.monotonic() + budget_s
     runner = fleet.attended(Attended(lambda shared: program.argv(shared / _LOG_FILE), program.root, {}))
     try:
         place_order(runner, task, order, marked=True)
-        problem = wait_for_end(runner, deadline_s, budget_s, cancelled)
+        problem = wait_for_end(runner, deadline_s, budget_s, cancelled, meanwhile)
         log = parse_counters(text_of(runner, _LOG_FILE, _LOG_BYTES))
         problem = problem or log.error or reply_problem(text_of(runner, REPLY_FILE, _REPLY_BYTES))
     finally:

@@ -40,6 +40,9 @@ _ADVICE = {
     "synccheck": "let every thread reach the same barrier",
 }
 
+# Done now and then while a runner under a tool is at work.
+Meanwhile = Callable[[Runner], None]
+
 
 @dataclass(frozen=True)
 class SanitizedRun:
@@ -67,6 +70,10 @@ class Order:
     seeded: bool
 
 
+def idle(_runner: Runner) -> None:
+    """Do nothing while a runner is waited for."""
+
+
 def elements_of(task: PreparedTask) -> int:
     """Elements of all inputs of a task's first case together."""
     return sum(tensor.numel() for tensor in tensors_of(task.cases[0].made.inputs))
@@ -79,8 +86,12 @@ def run_sanitized(
     order: Order,
     cancelled: Callable[[], bool],
     budget_s: float = _BUDGET_S,
+    meanwhile: Meanwhile = idle,
 ) -> SanitizedRun:
-    """Run a candidate once on the first case's inputs in a fresh process under the tool; JobCancelledError if the caller gave up."""
+    """Run a candidate once on the first case's inputs in a fresh process under the tool; JobCancelledError if the caller gave up.
+
+    What is done `meanwhile` takes nothing from the budget.
+    """
     start_s = time.monotonic()
     log, problem = SanitizerLog((), None, ""), ""
     try:
@@ -89,7 +100,7 @@ def run_sanitized(
         runner = fleet.attended(Attended(lambda shared: program.argv(order.tool, shared / _LOG_FILE), program.root, _environment()))
         try:
             place_order(runner, task, order)
-            problem = wait_for_end(runner, start_s + budget_s, budget_s, cancelled)
+            problem = wait_for_end(runner, start_s + budget_s, budget_s, cancelled, meanwhile)
             log = parse_log(text_of(runner, _LOG_FILE, _LOG_BYTES))
             problem = problem or reply_problem(text_of(runner, REPLY_FILE, _REPLY_BYTES))
         finally:
@@ -176,11 +187,14 @@ def _on_host(value: Value) -> Value:
     return map_tensors(value, torch.Tensor.cpu)
 
 
-def wait_for_end(runner: Runner, deadline_s: float, budget_s: float, cancelled: Callable[[], bool]) -> str:
+def wait_for_end(runner: Runner, deadline_s: float, budget_s: float, cancelled: Callable[[], bool], meanwhile: Meanwhile = idle) -> str:
     """Wait for a runner's end; why it tells nothing, if that is known by now, and JobCancelledError if the caller gave up."""
     while (end := runner.ended(_LOOK_S)) is None:
         if cancelled():
             raise JobCancelledError
+        since_s = time.monotonic()
+        meanwhile(runner)
+        deadline_s += time.monotonic() - since_s
         if time.monotonic() >= deadline_s:
             return f"it took longer than {budget_s:g} s"
     if end.killed is not None:

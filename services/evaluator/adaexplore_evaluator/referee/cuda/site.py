@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from adaexplore_evaluator.nsight import find_nsight_compute, restricted
+from adaexplore_evaluator.processes import paused_tree
 from adaexplore_evaluator.referee import reports
 from adaexplore_evaluator.referee.clock import TASK, PhaseClock
 from adaexplore_evaluator.referee.cuda.baselines import Baselines
@@ -39,6 +40,8 @@ _TASK_SHARE = 0.15
 _JUDGED_ELEMENTS = 2**27
 # Less free memory than this share of all makes a referee keep nothing from job to job.
 _SCARCE_SHARE = 0.5
+# More of one runner need not all stand still: the GPU is found to be at work then, and nobody passes.
+_MOST_PROCESSES = 512
 _SPARE_CANDIDATES = 2
 # A new task takes one for its truth, and one for its baselines.
 _SPARE_REFERENCES = 2
@@ -58,7 +61,7 @@ class CudaJobs(Jobs):
         now_s: A monotonic clock in seconds.
         sharers: Referees of this server on this GPU.
         turns: Turns on the GPU.
-        quiet: Tells whether the GPU is at work for anybody else.
+        way: Lets others pass in the middle of a turn; nobody passes by default.
 
     """
 
@@ -70,11 +73,11 @@ class CudaJobs(Jobs):
         now_s: Callable[[], float],
         sharers: int = 1,
         turns: GpuTurns | None = None,
-        quiet: Quiet | None = None,
+        way: Way | None = None,
     ) -> None:
         self._gpu = gpu
         self._turns = turns or GpuTurns(gpu.uuid)
-        self._quiet = quiet
+        self._way = way
         torch.zeros(1, device="cuda")  # makes this process's context, in which memory of runners is opened
         torch.cuda.manual_seed(secrets.randbits(63))  # torch begins every process with one seed, which a candidate knows
         self._baselines = Baselines(fleet, now_s, Canary(now_s), self._turns)
@@ -85,9 +88,8 @@ class CudaJobs(Jobs):
     def do(self, number: int, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
         """Do a job and return its result; raises as `Jobs.do` does, and GpuLostError if the GPU does not work any more."""
         with self._turns.job(cancelled):
-            if self._quiet is not None and not self._quiet.is_known:
-                with self._turns.alone():
-                    self._quiet.learn()
+            if self._way is not None:
+                self._way.learn()
             try:
                 return self._done(number, job, progress, cancelled)
             finally:
@@ -121,14 +123,22 @@ class CudaJobs(Jobs):
             task = full if smaller.audit.cause else smaller
         program, order = find_sanitizer(), Order(tool, job["kernel"], job["target"], job["state_mode"] == "seeded")
         with self._turns.using():
-            run = run_sanitized(self._fleet, program, task, order, cancelled)
+            run = run_sanitized(self._fleet, program, task, order, cancelled, meanwhile=self._let_pass)
         return with_run(found, tool, program.version() if program else "", run, job["kernel"], task.judged != full.judged)
 
     def _with_counters(self, found: JsonObject, job: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]) -> JsonObject:
         task = self._task(job, PhaseClock({TASK: self._settings.task_s}, self._now_s, progress), cancelled)
         order = Order("", job["kernel"], job["target"], job["state_mode"] == "seeded")
         with self._turns.using():
-            return with_counters(found, read_counters(self._fleet, find_nsight_compute(), task, order, cancelled, restricted()))
+            program = find_nsight_compute()
+            counters = read_counters(self._fleet, program, task, order, cancelled, restricted(), meanwhile=self._let_pass)
+        return with_counters(found, counters)
+
+    def _let_pass(self, runner: Runner) -> None:
+        """Let those pass who wait to be alone, while a runner under a tool stands still."""
+        if self._way is not None and self._way.is_asked_for():
+            with paused_tree(runner.pid, _MOST_PROCESSES):
+                self._way.give()
 
     def _make_room(self) -> None:
         """What is kept for the next job is given back where it may be what another one lacks."""
@@ -194,12 +204,13 @@ def suffers_from_others(result: JsonObject) -> bool:
 @contextmanager
 def cuda_jobs(sandbox: Sandbox, settings: JobSettings, gpu: GpuAccess, sharers: int = 1) -> Iterator[tuple[Fleet, CudaJobs]]:
     """Runners and jobs of one of so many referees that share the GPU that the sandbox shows."""
-    turns, quiet = GpuTurns(gpu.uuid), Quiet(gpu.uuid)
+    turns = GpuTurns(gpu.uuid)
+    way = Way(turns, Quiet(gpu.uuid))
     spares = {Role.CANDIDATE: _SPARE_CANDIDATES if sharers == 1 else 1, Role.REFERENCE: _SPARE_REFERENCES}
-    started = partial(CudaRunner, way=Way(turns, quiet))
+    started = partial(CudaRunner, way=way)
     # A large value is no less allowed where others share the GPU: what lacks memory then is done once more without them.
     with Fleet(sandbox, int(_VALUE_SHARE * _memory_bytes()), started, spares, eager=True) as fleet:
-        yield fleet, CudaJobs(fleet, settings, gpu, time.monotonic, sharers, turns, quiet)
+        yield fleet, CudaJobs(fleet, settings, gpu, time.monotonic, sharers, turns, way)
 
 
 def _memory_bytes() -> int:

@@ -79,6 +79,12 @@ class Way:
         self._turns = turns
         self._quiet = quiet
 
+    def learn(self) -> None:
+        """Learn once what a quiet GPU is like, alone on it; nobody passes before. To be called within a job."""
+        if not self._quiet.is_known:
+            with self._turns.alone():
+                self._quiet.learn()
+
     def is_asked_for(self) -> bool:
         """True if somebody waits to be alone for whom a shared turn may be given up."""
         return self._quiet.is_known and self._turns.in_the_way()
